@@ -1,0 +1,98 @@
+package event
+
+import (
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/key"
+)
+
+// Role is what a server is at the moment; discovered, never configured.
+type Role uint8
+
+const (
+	// RoleUnknown: not to be used for anything but `eventual` refusals.
+	RoleUnknown Role = iota
+	// RolePrimary: writable and without a replication channel (rules §1).
+	RolePrimary
+	// RoleReplica: everything else that answers.
+	RoleReplica
+)
+
+// RouterTick is the newest tick of one live router that was seen before the
+// probe began. Router is the router's random incarnation.
+type RouterTick struct {
+	Router [16]byte
+	Tick   uint64
+}
+
+// Taint tells that a table, or the whole server when All is set, may lack data
+// that its GTIDs promise (rules §2.2, §2.3). Taints belong to a data set.
+type Taint struct {
+	All    bool
+	Table  key.Digest // any-row scope
+	Name   string     // schema.table for people; empty with All
+	GTID   gtid.GTID  // the first transaction that showed it
+	Reason string
+}
+
+// ServerState is everything that routers know of one server; the latest one
+// alone is enough (STATE, subject pos.<server>).
+//
+// Confirmed is not sent: it is Executed minus Unproven, and a router cuts it to
+// what its index has delivered or counts as horizon (rules §2.2).
+type ServerState struct {
+	Server   string // configured name
+	AppAddr  string // what applications connect to
+	UUID     gtid.UUID
+	Epoch    Epoch
+	DataSet  uint64  // random id of the data set
+	History  History // the history against which the tailer compared
+	LossSeen Version // newest announcement with losses that the tailer had applied
+	Alive    bool    // the pinned connection holds; false ends the lease at once
+	Down     string  // why not alive
+	Role     Role
+	Writable bool
+	// Drained is false for a writable server whose old channel still has
+	// transactions to apply.
+	Drained  bool
+	GTIDMode string // as the server prints it; only "ON" counts
+	Follow   string // "binlog" or "executed"
+
+	// Of one probe, in this order: owned, then executed.
+	Owned    gtid.Set
+	Executed gtid.Set
+	Unproven gtid.Set // the part of Executed that is neither base nor shown
+	Base     gtid.Set // executed when the data set was first seen; for the tailer's own resume
+	Received gtid.Set // retrieved and not necessarily applied; replicas only
+	Hinted   gtid.Set // seen in its binlog beyond Executed
+	Ticks    []RouterTick
+
+	Taints   []Taint
+	Errant   gtid.Set // GTIDs of its own that nobody else has, as far as known
+	Excluded []string // reasons for which it is not eligible at all, printed
+	Filtered []string // schema.table patterns or schemas which it filters, printed
+	// FilteredTables are the any-row scopes of known tables that it filters.
+	FilteredTables []key.Digest
+
+	BinlogFile      string // newest position whose transactions are in Shown
+	BinlogPos       uint64
+	SourceUUID      gtid.UUID // replicas: where it replicates from
+	IORunning       bool
+	SQLRunning      bool
+	ReplicationErr  string
+	UptimeSeconds   int64
+	ThreadsRunning  int64
+	ServerVersion   string
+	RelaxedDurable  bool  // innodb_flush_log_at_trx_commit or sync_binlog is not 1
+	ProbedUnixMicro int64 // by the tailer's clock; for people only
+}
+
+// TableDefinition is the newest definition of one table (STATE, subject
+// schema.<schema>.<table>). Dropped ones are sent with Dropped set.
+type TableDefinition struct {
+	key.Definition
+	Dropped bool
+	// Cascades are the tables that a change of this one may change without
+	// rows events of their own, transitively closed: schema.table.
+	Cascades []string
+	Engine   string
+}
