@@ -3,6 +3,7 @@ package gtid
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // ParseError says where and why a text is not a GTID, a set or a UUID.
@@ -97,7 +98,8 @@ func (p *scanner) failAt(pos int, reason string) error {
 }
 
 func (p *scanner) set() (Set, error) {
-	var a assembly
+	// Each interval has its colon, so the list never grows.
+	a := assembly{ivs: make([]Interval, 0, strings.Count(p.in, ":"))}
 	tags := interner{}
 	p.space()
 	for {
@@ -171,21 +173,23 @@ func (p *scanner) interval() (Interval, error) {
 }
 
 func (p *scanner) number() (uint64, error) {
-	start := p.pos
+	const safe = 19 // digits that can't exceed a uint64
 	var n uint64
-	for ; p.pos < len(p.in); p.pos++ {
-		c := p.in[p.pos] - '0'
+	i := p.pos
+	for ; i < len(p.in); i++ {
+		c := uint64(p.in[i] - '0')
 		if c > 9 {
 			break
 		}
-		if n > (math.MaxUint64-uint64(c))/10 {
-			return 0, p.failAt(start, "sequence number out of range")
+		if i-p.pos >= safe && n > (math.MaxUint64-c)/10 {
+			return 0, p.fail("sequence number out of range")
 		}
-		n = n*10 + uint64(c)
+		n = n*10 + c
 	}
-	if p.pos == start {
+	if i == p.pos {
 		return 0, p.fail("expected a sequence number or a tag")
 	}
+	p.pos = i
 	return n, nil
 }
 
