@@ -50,8 +50,7 @@ func (q *question) block(i int, v verdict, ans *Answer) {
 
 func (q *question) explain(i int, v verdict, ans *Answer) {
 	c := q.snap.Confirmed(i)
-	missing := q.snap.Delivered().Subtract(c).Subtract(q.lost)
-	ans.BehindTxns = int64(min(missing.Count(), 1<<62))
+	ans.BehindTxns = q.behind(i)
 	var need gtid.Set
 	switch v.reason {
 	case ReasonKeyBehind:
@@ -60,7 +59,7 @@ func (q *question) explain(i int, v verdict, ans *Answer) {
 			if g, ok := q.snap.GTIDAt(max(k.own, k.wide)); ok && !c.Contains(g) {
 				need = need.Add(g)
 			} else {
-				need = missing // the prefix itself is what it needs
+				need = q.missing(i) // the prefix itself is what it needs
 				break
 			}
 		}
@@ -74,6 +73,20 @@ func (q *question) explain(i int, v verdict, ans *Answer) {
 			need = q.keys[v.key].before.Subtract(c).Subtract(q.lost)
 		}
 	}
-	ans.Need = need.Limit(MaxNeedIntervals)
-	ans.NeedCut = need.NumIntervals() > MaxNeedIntervals
+	ans.need(q, need)
 }
+
+// need keeps as much of the set as an answer carries.
+func (ans *Answer) need(q *question, need gtid.Set) {
+	ans.Need = need
+	if !q.req.Verbose && need.NumIntervals() > MaxNeedIntervals {
+		ans.Need, ans.NeedCut = need.Limit(MaxNeedIntervals), true
+	}
+}
+
+// missing is what was delivered and is neither confirmed on server i nor lost.
+func (q *question) missing(i int) gtid.Set {
+	return q.snap.Delivered().Subtract(q.snap.Confirmed(i)).Subtract(q.lost)
+}
+
+func (q *question) behind(i int) int64 { return int64(min(q.missing(i).Count(), 1<<62)) }

@@ -1,12 +1,14 @@
 package router
 
 import (
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 	"tidegate/cdc/key"
+	"tidegate/router/budget"
 )
 
 // CanaryCheck is one yes answer that is to be checked against the servers: the
@@ -34,7 +36,7 @@ type CanaryCheck struct {
 // canary picks the yes answers to check.
 type canary struct {
 	oneIn uint64
-	limit *budget
+	limit *budget.Budget
 	seen  atomic.Uint64
 }
 
@@ -43,13 +45,11 @@ func (c *canary) maybe(r *Router, q *question, i int, ans *Answer) {
 		return
 	}
 	k := int(r.o.Random() % uint64(len(q.keys)))
-	if !q.keys[k].oneRow || !c.limit.take(q.now) {
+	if !q.keys[k].oneRow || !c.limit.Take(q.now) {
 		return
 	}
-	named := q.req.Keys[k]
-	named.Values = append([]key.TextValue(nil), named.Values...)
 	check := CanaryCheck{
-		Key: named, Server: ans.Server, UUID: ans.UUID, Epoch: ans.Epoch,
+		Key: cloneKey(&q.req.Keys[k]), Server: ans.Server, UUID: ans.UUID, Epoch: ans.Epoch,
 		DecidedAt: q.now, WatermarkAt: q.watermarkAt, LeaseAt: q.snap.LeaseAt(i),
 		Newest: max(q.keys[k].own, q.keys[k].wide), Prefix: q.snap.Prefix(i),
 		Confirmed: q.snap.Confirmed(i), Delivered: q.snap.Delivered(), Horizon: q.snap.Horizon(),
@@ -60,4 +60,17 @@ func (c *canary) maybe(r *Router, q *question, i int, ans *Answer) {
 	}
 	r.counters.canaries.Add(1)
 	r.o.Canary(check)
+}
+
+// cloneKey copies a key whose strings may lie in a buffer that its caller will
+// use again.
+func cloneKey(k *key.Key) key.Key {
+	c := key.Key{
+		Kind: k.Kind, Schema: strings.Clone(k.Schema), Table: strings.Clone(k.Table),
+		Column: strings.Clone(k.Column), Values: make([]key.TextValue, len(k.Values)),
+	}
+	for i, v := range k.Values {
+		c.Values[i] = key.TextValue{Text: strings.Clone(v.Text), Null: v.Null}
+	}
+	return c
 }

@@ -94,14 +94,14 @@ func (w *world) TableExcluded(i int, table key.Digest) bool {
 func (w *world) Primary() (int, bool, string, string) {
 	return w.primary, w.primaryOK, w.primaryReason, "as the test says"
 }
-func (w *world) WatermarkAt() int64                    { return w.watermark }
-func (w *world) Delivered() gtid.Set                   { return w.delivered }
-func (w *world) Horizon() gtid.Set                     { return w.horizon }
-func (w *world) Lost() gtid.Set                        { return w.lost }
-func (w *world) LastFailover() event.Version           { return w.failover }
-func (w *world) CountedE() (gtid.Set, int64)           { return w.e, w.eAt }
-func (w *world) FoldNames() bool                       { return w.foldNames }
-func (w *world) Hasher() key.Hasher                    { return w.hasher }
+func (w *world) WatermarkAt() int64                            { return w.watermark }
+func (w *world) Delivered() gtid.Set                           { return w.delivered }
+func (w *world) Horizon() gtid.Set                             { return w.horizon }
+func (w *world) Lost() gtid.Set                                { return w.lost }
+func (w *world) LastFailover() event.Version                   { return w.failover }
+func (w *world) CountedE() (gtid.Set, int64)                   { return w.e, w.eAt }
+func (w *world) FoldNames() bool                               { return w.foldNames }
+func (w *world) Hasher() key.Hasher                            { return w.hasher }
 func (w *world) GTIDAt(v event.Version) (g gtid.GTID, ok bool) { g, ok = w.writers[v]; return }
 func (w *world) Definition(schema, table string) (*event.TableDefinition, bool) {
 	d, ok := w.defs[schema+"."+table]

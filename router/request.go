@@ -18,8 +18,9 @@ const MaxBlocked = 16
 // MaxNeedIntervals is the largest number of intervals of Answer.Need.
 const MaxNeedIntervals = 16
 
-// Request is one question. It is the caller's and is only read; it must not
-// change while the call runs. Many requests may be asked at once.
+// Request is one question. It is the caller's and is only read; it and the
+// memory of its strings must not change while the call runs, and nothing of it
+// is kept afterwards. Many requests may be asked at once.
 type Request struct {
 	Server string    // Serve only: the configured name
 	Keys   []key.Key // what will be read, at most MaxKeys
@@ -40,6 +41,8 @@ type Request struct {
 
 	// Explain fills Need and BehindTxns of a no, which costs allocations.
 	Explain bool
+	// Verbose lifts the bound of Need and fills BehindTxns of a yes too.
+	Verbose bool
 	// Advisory marks a question whose answer moves no read: it takes nothing
 	// from the budget and counts neither as load nor as a decision.
 	Advisory bool
@@ -99,10 +102,11 @@ type Answer struct {
 
 	Blocked    [MaxBlocked]uint16 // places in Request.Keys of keys that are behind
 	NumBlocked int
-	Need       gtid.Set // with Explain: what the server lacks, at most MaxNeedIntervals intervals
+	Need       gtid.Set // with Explain: what the server lacks, at most MaxNeedIntervals intervals without Verbose
 	NeedCut    bool     // Need is not all
 	// BehindTxns is the number of delivered transactions that the server is not
-	// proven to show; Unknown unless Explain was set and the answer is a no.
+	// proven to show; Unknown unless Explain was set and the answer is a no, or
+	// Verbose was set.
 	BehindTxns int64
 	// FloorLost tells that a part of the floor was lost in a failover and was
 	// therefore not waited for (rules §10).

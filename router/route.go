@@ -196,11 +196,11 @@ func (r *Router) toPrimary(q *question, why verdict, ans *Answer) int {
 // level strong are the caller's choice and are not.
 func (r *Router) finish(q *question, target int, ans *Answer) {
 	own := q.req.InTransaction || q.level == LevelStrong
-	if ans.Yes && target == q.primary && !own && !q.req.Advisory && !r.budget.take(q.now) {
+	if ans.Yes && target == q.primary && !own && !q.req.Advisory && !r.budget.Take(q.now) {
 		why := ans.Reason.String()
 		ans.start(q)
 		ans.Reason, ans.Detail = ReasonBudget, why
-		ans.RetryAfter = time.Duration(r.budget.wait(q.now))
+		ans.RetryAfter = time.Duration(r.budget.Wait(q.now))
 	}
 	if ans.Yes {
 		r.yes(q, target, ans.Reason, ans)
@@ -210,8 +210,7 @@ func (r *Router) finish(q *question, target int, ans *Answer) {
 		ans.RetryAfter = r.o.ProbeWait
 	}
 	if q.req.Explain && ans.Reason == ReasonWriteUnseen {
-		need := q.floor.Subtract(q.snap.Confirmed(q.primary)).Subtract(q.lost)
-		ans.Need, ans.NeedCut = need.Limit(MaxNeedIntervals), need.NumIntervals() > MaxNeedIntervals
+		ans.need(q, q.floor.Subtract(q.snap.Confirmed(q.primary)).Subtract(q.lost))
 	}
 	if !q.req.Advisory {
 		r.counters.count(TargetNone, q.level, ans.Reason)

@@ -360,9 +360,9 @@ func TestFloorLostIsTold(t *testing.T) {
 	w.lost = mustSet(t, uuidC+":7")
 	r := newRouter(t, w)
 	for ask, want := range map[string]bool{
-		"level=session floor=" + uuidC + ":7":           true,
+		"level=session floor=" + uuidC + ":7":               true,
 		"app.posts/1 floor=" + uuidA + ":5," + uuidC + ":7": true,
-		"app.posts/1 floor=" + uuidA + ":5":             false,
+		"app.posts/1 floor=" + uuidA + ":5":                 false,
 	} {
 		req := parseAsk(t, ask)
 		var ans router.Answer

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"tidegate/router/budget"
 )
 
 // Choice is how Route chooses among replicas that may serve.
@@ -120,7 +122,7 @@ type Router struct {
 	o        Options
 	lease    int64 // nanoseconds
 	markAge  int64
-	budget   *budget
+	budget   *budget.Budget
 	peers    peers
 	counters counters
 	canary   canary
@@ -134,8 +136,8 @@ func New(o Options) (*Router, error) {
 	}
 	r := &Router{
 		o: o, lease: int64(o.Lease), markAge: int64(o.WatermarkMaxAge),
-		budget: newBudget(o.PrimaryReadsPerSecond),
-		canary: canary{oneIn: uint64(o.CanaryOneIn), limit: newBudget(o.CanaryPerSecond)},
+		budget: budget.New(o.PrimaryReadsPerSecond),
+		canary: canary{oneIn: uint64(o.CanaryOneIn), limit: budget.New(o.CanaryPerSecond)},
 	}
 	r.pool.New = func() any { return new(question) }
 	r.peers.weights = make(map[string]uint32, len(o.Servers))
@@ -145,6 +147,9 @@ func New(o Options) (*Router, error) {
 	}
 	return r, nil
 }
+
+// ProbeWait is the bound of Route's wait for the primary's next probe.
+func (r *Router) ProbeWait() time.Duration { return r.o.ProbeWait }
 
 // maxRetries bounds how often a decision begins again because the records moved
 // on under it; beyond it the answer is catching_up (P3).
@@ -206,6 +211,9 @@ func (r *Router) yes(q *question, i int, why Reason, ans *Answer) {
 		}
 	}
 	ans.Yes, ans.Reason, ans.FloorLost = true, why, q.floorLost
+	if q.req.Verbose {
+		ans.BehindTxns = q.behind(i)
+	}
 	if q.req.Advisory {
 		return
 	}
@@ -256,7 +264,7 @@ func (r *Router) otherwise(q *question, i int, reason Reason) Otherwise {
 		return OtherwiseWait
 	case q.level == LevelStrong:
 		return OtherwisePrimary
-	case q.req.Advisory && r.budget.would(q.now), !q.req.Advisory && r.budget.take(q.now):
+	case q.req.Advisory && r.budget.Would(q.now), !q.req.Advisory && r.budget.Take(q.now):
 		return OtherwisePrimary
 	}
 	return later
