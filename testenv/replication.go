@@ -95,6 +95,9 @@ func (s *Server) RepointTo(ctx context.Context, source *Server, via string) erro
 			host, number, ReplicationUser, ReplicationPassword)
 	}
 	if err == nil {
+		s.mu.Lock()
+		s.source, s.via = source, via
+		s.mu.Unlock()
 		err = s.Exec(ctx, "START REPLICA")
 	}
 	if err != nil {

@@ -78,7 +78,7 @@ func initialise(ctx context.Context, m *MySQL, g *guard, cache, name, sql string
 		return err
 	}
 	argv := m.command(append(initArgs(), "--datadir="+data, "--init-file="+initFile)...)
-	p, err := startProcess(g, argv, nil, work, logFile)
+	p, err := startRun(g, argv, nil, work, logFile)
 	if err != nil {
 		return err
 	}
