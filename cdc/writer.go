@@ -43,6 +43,7 @@ type WriterOptions struct {
 	AckTimeout time.Duration
 
 	publisher func(publisher) publisher // faults in tests
+	limit     int                       // bytes of a message, in tests
 }
 
 func (o *WriterOptions) setDefaults(replicas int) {
@@ -159,6 +160,9 @@ func OpenWriter(ctx context.Context, c *Conn, o WriterOptions) (*Writer, *Tail, 
 	}
 	w.defs = NewStatePublisher(c)
 	w.limit = min(maxPayload, int(c.nc.MaxPayload())-payloadReserve)
+	if o.limit > 0 {
+		w.limit = o.limit
+	}
 	if err := w.readTail(ctx); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open writer: %w", err), w.Close())
 	}
