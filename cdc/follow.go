@@ -17,15 +17,18 @@ import (
 	"tidegate/cdc/key"
 )
 
-// Sink is what a [Follower] feeds: an index. All methods but none at once: the
-// follower calls them from one goroutine. An error ends the follower.
+// Sink is what a [Follower] feeds: an index. The follower calls all methods from
+// one goroutine. An error ends the follower, unless Resume says afterwards that
+// the sink has to start cold: then the follower starts it at a checkpoint.
 type Sink interface {
 	// Start begins anew at a checkpoint: everything earlier is horizon, records
 	// are dropped. seq, h and version belong to the checkpoint. The message that
 	// carries it follows through Writes.
 	Start(cp *event.Checkpoint, seq uint64, h event.Header, version event.Version) error
 	// Writes takes the next message in. m.Digest is what Resume has to return
-	// for it. Items of an ignored writer (a lower generation, rules §11.3) are
+	// for it. A checkpoint of another history begins that history; the follower
+	// calls Start before it where it knows, and it does not know what a resumed
+	// sink held: the sink compares too. Items of an ignored writer (a lower generation, rules §11.3) are
 	// left out. Parts are put together; Count may therefore skip.
 	Writes(seq uint64, m *event.Message) error
 	// State and Definition take the newest value of a subject of STATE; the
@@ -429,6 +432,9 @@ func (f *Follower) deliver(seq uint64, m *event.Message) error {
 		return fmt.Errorf("message %d is no checkpoint: %w", seq, errRebuild)
 	}
 	if err := f.o.Sink.Writes(seq, m); err != nil {
+		if _, _, _, ok := f.o.Sink.Resume(); !ok {
+			return fmt.Errorf("%w: message %d of WRITES: %w", errRebuild, seq, err)
+		}
 		return fmt.Errorf("%w: message %d of WRITES: %w", errSink, seq, err)
 	}
 	for _, it := range m.Items {
