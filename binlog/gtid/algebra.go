@@ -23,6 +23,15 @@ func (s Set) ContainsSet(sub Set) bool {
 	if len(o.runs) > len(a.runs) {
 		return false
 	}
+	if len(o.runs)*sparse <= len(a.runs) {
+		for i, r := range o.runs {
+			k, ok := a.idx.lookup(&o.idx.src[i])
+			if !ok || !a.runs[k].contains(r) {
+				return false
+			}
+		}
+		return true
+	}
 	from := 0
 	for i, r := range o.runs {
 		k, ok := a.idx.find(&o.idx.src[i], from)

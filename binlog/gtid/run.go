@@ -2,6 +2,10 @@ package gtid
 
 import "unsafe"
 
+// sparse is how many times longer a list must be than what is looked up in it
+// for a search of the whole to be cheaper than a walk.
+const sparse = 8
+
 // run is the intervals of one source: ascending, not touching, at least one.
 // A run that a set refers to is immutable. The newest interval stands apart
 // because almost every addition extends it: a new run then shares head.
@@ -41,22 +45,42 @@ func (r *run) first() int64 {
 	return r.last.First
 }
 
-// before returns how many of ivs begin at or before seq.
+// before returns how many of ivs begin at or before seq. As in lowerBound, no
+// branch of the loops depends on the data; three independent comparisons a step
+// halve the chain of loads that each wait for the one before.
 func before(ivs []Interval, seq int64) int {
 	n := len(ivs)
 	if n == 0 || ivs[0].First > seq {
 		return 0
 	}
-	base := 0 // ivs[base].First <= seq always
+	base := 0 // ivs[base].First <= seq always, and the n from base hold the result
+	for n >= 4 {
+		q := n >> 2
+		base += q * (reached(&ivs[base+q], seq) + reached(&ivs[base+2*q], seq) + reached(&ivs[base+3*q], seq))
+		n -= 3 * q
+	}
 	for n > 1 {
 		half := n >> 1
-		next := base + half
-		if ivs[next].First <= seq {
-			base = next
-		}
+		base += half * reached(&ivs[base+half], seq)
 		n -= half
 	}
 	return base + 1
+}
+
+// reached returns 1 if iv begins at or before seq, else 0. Both are positive.
+func reached(iv *Interval, seq int64) int {
+	return int(uint64(iv.First-seq-1) >> 63)
+}
+
+// advance is before for a list that is walked in order: its cost grows with
+// the logarithm of the result.
+func advance(ivs []Interval, seq int64) int {
+	step := 1
+	for step < len(ivs) && ivs[step].First <= seq {
+		step <<= 1
+	}
+	// ivs[step] is behind; ivs[step/2] is not, unless nothing is.
+	return step>>1 + before(ivs[step>>1:min(step, len(ivs))], seq)
 }
 
 // covers reports whether one interval of r holds all of iv.
@@ -92,6 +116,10 @@ func (r *run) contains(o *run) bool {
 // missing returns the first number of ivs that is not in r.
 func (r *run) missing(ivs []Interval) (int64, bool) {
 	head := r.head
+	search := before
+	if len(ivs)*sparse > len(head) {
+		search = advance
+	}
 	for _, iv := range ivs {
 		if iv.First >= r.last.First {
 			// r.last is the only one left that can hold it.
@@ -103,7 +131,7 @@ func (r *run) missing(ivs []Interval) (int64, bool) {
 			}
 			continue
 		}
-		i := before(head, iv.First)
+		i := search(head, iv.First)
 		if i == 0 || head[i-1].Last < iv.First {
 			return iv.First, true
 		}

@@ -82,7 +82,7 @@ func (s Set) find(src *Source) *run {
 	if s.b == nil {
 		return nil
 	}
-	i, ok := s.b.idx.find(src, 0)
+	i, ok := s.b.idx.lookup(src)
 	if !ok {
 		return nil
 	}
