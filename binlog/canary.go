@@ -3,9 +3,11 @@ package binlog
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"tidegate/cdc/key"
@@ -62,15 +64,28 @@ func ReadCanary(ctx context.Context, db *sql.DB, def *key.Definition, k key.Key)
 	if err != nil {
 		return CanaryRow{}, err
 	}
-	rows, err := db.QueryContext(ctx, query, args...)
+	conn, err := db.Conn(ctx)
 	if err != nil {
 		return CanaryRow{}, fmt.Errorf("read %s: %w", k, err)
 	}
-	out, err := scanCanary(rows)
-	if err = errors.Join(err, rows.Close()); err != nil {
+	out, err := readCanary(ctx, conn, query, args)
+	if err = errors.Join(err, conn.Close()); err != nil {
 		return CanaryRow{}, fmt.Errorf("read %s: %w", k, err)
 	}
 	return out, nil
+}
+
+func readCanary(ctx context.Context, conn *sql.Conn, query string, args []any) (CanaryRow, error) {
+	// Keys print TIMESTAMP in UTC (rules §4.2), and both servers must print alike.
+	if _, err := conn.ExecContext(ctx, "SET SESSION time_zone = '+00:00', autocommit = 1"); err != nil {
+		return CanaryRow{}, err
+	}
+	rows, err := conn.QueryContext(ctx, query, args...)
+	if err != nil {
+		return CanaryRow{}, err
+	}
+	out, err := scanCanary(rows)
+	return out, errors.Join(err, rows.Close())
 }
 
 func scanCanary(rows *sql.Rows) (CanaryRow, error) {
@@ -118,7 +133,7 @@ func digestRow(names []string, raw []sql.RawBytes) CanaryRow {
 // canarySQL compares as the column does, so that a folded value finds its row.
 // One row too many is asked for, which shows that the key is not one row.
 func canarySQL(def *key.Definition, k key.Key) (string, []any, error) {
-	if k.Kind != key.Row || len(k.Values) != len(def.Primary) || len(k.Values) == 0 {
+	if k.Kind != key.KindRow || len(k.Values) != len(def.Primary) || len(k.Values) == 0 {
 		return "", nil, ErrNotOneRow
 	}
 	var b strings.Builder
@@ -132,17 +147,38 @@ func canarySQL(def *key.Definition, k key.Key) (string, []any, error) {
 			b.WriteString(" AND ")
 		}
 		fmt.Fprintf(&b, "%s = ?", quoteName(def.Primary[i].Name))
-		args = append(args, canaryValue(&def.Primary[i], v))
+		arg, err := canaryValue(&def.Primary[i], v)
+		if err != nil {
+			return "", nil, fmt.Errorf("read %s: %w", k, err)
+		}
+		args = append(args, arg)
 	}
 	b.WriteString(" LIMIT 2")
 	return b.String(), args, nil
 }
 
-// canaryValue hands binary values over as bytes; everything else is text, which
-// MySQL compares under the column's own type and collation.
-func canaryValue(c *key.Column, v key.TextValue) any {
-	if v.Hex || c.Type == key.TypeBinary || c.Type == key.TypeVarbinary {
-		return []byte(v.Text)
+// canaryValue hands binary values over as bytes, and numbers as numbers, so that
+// the server can use the index; everything else is text, which it compares
+// under the column's own type and collation.
+func canaryValue(c *key.Column, v key.TextValue) (any, error) {
+	switch c.Type {
+	case key.TypeBinary, key.TypeVarbinary:
+		digits, ok := strings.CutPrefix(v.Text, "0x")
+		if !ok {
+			return nil, fmt.Errorf("column %s: %q is not 0x and hexadecimal digits", c.Name, v.Text)
+		}
+		b, err := hex.DecodeString(digits)
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", c.Name, err)
+		}
+		return b, nil
+	case key.TypeInt, key.TypeBit:
+		if c.Unsigned || c.Type == key.TypeBit {
+			n, err := strconv.ParseUint(v.Text, 10, 64)
+			return n, err
+		}
+		n, err := strconv.ParseInt(v.Text, 10, 64)
+		return n, err
 	}
-	return v.Text
+	return v.Text, nil
 }
