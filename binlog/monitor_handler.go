@@ -335,3 +335,18 @@ func (s *session) applyLosses() {
 
 // String of a session is for errors.
 func (s *session) String() string { return fmt.Sprintf("epoch %d of %s", s.epoch, &s.m.o.Server) }
+
+// HintsTail is the [MonitorOptions].Tail that reads the real server: o without
+// its From. Each call runs a tailer of its own.
+func HintsTail(o TailerOptions) func(ctx context.Context, from gtid.Set, h Handler) error {
+	o.Mode = Hints
+	return func(ctx context.Context, from gtid.Set, h Handler) error {
+		o := o
+		o.From = from
+		t, err := NewTailer(o)
+		if err != nil {
+			return err
+		}
+		return t.Run(ctx, h)
+	}
+}

@@ -399,7 +399,7 @@ func (s *session) targetLocked() gtid.Set {
 // semi-synchronous replica for seconds, or never come back after a crash.
 const (
 	freeWaits = 8
-	maxPause  = 100 * time.Millisecond
+	maxWaitPause  = 100 * time.Millisecond
 )
 
 // round makes one probe and publishes what it gives.
@@ -490,7 +490,7 @@ func (s *session) took(p Probe, q probeRequest, ticks []event.RouterTick) error 
 	if !q.WaitFor.IsEmpty() || s.noWait {
 		m.counters.waitsExpired.Add(1)
 		if s.fruitless++; s.fruitless > freeWaits && m.o.Server.Follow == FollowBinlog || s.noWait {
-			s.pauseUntil = now.Add(min(maxPause, time.Duration(s.fruitless)*time.Millisecond))
+			s.pauseUntil = now.Add(min(maxWaitPause, time.Duration(s.fruitless)*time.Millisecond))
 		}
 	}
 	return nil
