@@ -56,7 +56,7 @@ func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
 			ix.pending.ordinals = true
 			ix.tab.move(ranges, v, func(a, b uint64) {
 				ix.n.RecordsMoved++
-				if ix.opt.Store != nil {
+				if ix.pending.on {
 					ix.pending.words(a, b, v)
 				}
 			})
