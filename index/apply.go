@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -79,6 +80,10 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 // the message is visible as delivered, and the index must be started anew.
 func (ix *Index) Writes(seq uint64, m *event.Message) error {
 	if err := ix.writes(seq, m); err != nil {
+		if errors.Is(err, ErrDiscontinuity) {
+			// So that a restart does not come back to the same place.
+			err = errors.Join(err, ix.Flush())
+		}
 		return err
 	}
 	return ix.flushIfDue()
