@@ -194,5 +194,20 @@ func (l pebbleLog) Errorf(format string, args ...any) {
 
 // Fatalf keeps an error after which nothing may be written any more.
 func (l pebbleLog) Fatalf(format string, args ...any) {
-	l.p.fail(fmt.Errorf("pebble: "+format, args...))
+	e := &fatalError{text: "pebble: " + fmt.Sprintf(format, args...)}
+	for _, a := range args {
+		if err, ok := a.(error); ok {
+			e.cause = err
+		}
+	}
+	l.p.fail(e)
 }
+
+// fatalError is what Pebble logged, with the error that it put into the text.
+type fatalError struct {
+	text  string
+	cause error
+}
+
+func (e *fatalError) Error() string { return e.text }
+func (e *fatalError) Unwrap() error { return e.cause }
