@@ -2,7 +2,6 @@ package index
 
 import (
 	"fmt"
-	"strings"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -56,7 +55,7 @@ func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
 			ix.pending.ordinals = true
 			ix.tab.move(ranges, v, func(a, b uint64) {
 				ix.n.RecordsMoved++
-				if ix.opt.Store != nil {
+				if ix.pending.on {
 					ix.pending.words(a, b, v)
 				}
 			})
@@ -77,10 +76,10 @@ func (ix *Index) setGroups(list []event.GroupColumn) {
 		g := &list[i]
 		schema, table := g.Schema, g.Table
 		if fold {
-			schema, table = strings.ToLower(schema), strings.ToLower(table)
+			schema, table = key.FoldName(schema), key.FoldName(table)
 		}
 		scopes := ix.hasher.Table(schema, table)
-		m[scopes.Group(strings.ToLower(g.Column)).AllRows] = g.Before
+		m[scopes.Group(key.FoldName(g.Column)).AllRows] = g.Before
 	}
 	ix.groups, ix.groupList = m, list
 }

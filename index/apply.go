@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,13 @@ import (
 // same sequence. The index is not ready until [Index.CaughtUp] tells where the
 // stream ends.
 func (ix *Index) Start(cp *event.Checkpoint, seq uint64, h event.Header, version event.Version) error {
+	if err := ix.start(cp, seq, h, version); err != nil {
+		return err
+	}
+	return ix.flushIfDue()
+}
+
+func (ix *Index) start(cp *event.Checkpoint, seq uint64, h event.Header, version event.Version) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	if ix.failed != nil {
@@ -29,7 +37,7 @@ func (ix *Index) Start(cp *event.Checkpoint, seq uint64, h event.Header, version
 		"history", uint64(cp.History), "horizon", cp.Delivered.Count())
 	ix.publish()
 	old.retire()
-	return ix.flushIfDue()
+	return nil
 }
 
 // begin replaces everything that belongs to a history by what a checkpoint
@@ -56,13 +64,13 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.streamDefs = shared[key.Digest, key.DefVersion]{}
 	ix.pending.reset()
 	ix.setDefs(cp.Defs)
-	ix.setGroups(cp.Groups)
 	ix.clk = clock{}
 	if cp.Announced.Epoch != 0 && cp.Announced.History == cp.History {
 		a := cp.Announced
 		ix.announced = &a
 		ix.explained = a.Executed
 	}
+	ix.setGroups(cp.Groups)
 	ix.reassess()
 	return old
 }
@@ -71,6 +79,17 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 // (under the sequence of its position) are skipped. After an error nothing of
 // the message is visible as delivered, and the index must be started anew.
 func (ix *Index) Writes(seq uint64, m *event.Message) error {
+	if err := ix.writes(seq, m); err != nil {
+		if errors.Is(err, ErrDiscontinuity) {
+			// So that a restart does not come back to the same place.
+			err = errors.Join(err, ix.Flush())
+		}
+		return err
+	}
+	return ix.flushIfDue()
+}
+
+func (ix *Index) writes(seq uint64, m *event.Message) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	switch {
@@ -119,13 +138,14 @@ func (ix *Index) Writes(seq uint64, m *event.Message) error {
 		t.retire()
 	}
 	ix.evictIfDue()
-	return ix.flushIfDue()
+	return nil
 }
 
 // broken makes the index answer no until it is started anew (P3).
 func (ix *Index) broken(err error) error {
 	ix.cold = "the stream broke off: " + err.Error()
 	ix.caught, ix.targeted = false, false
+	ix.pending.reset() // nor is the store's content good for a start
 	ix.opt.Log.Warn("the index must be built anew", "err", err)
 	ix.publish()
 	return err
@@ -200,7 +220,7 @@ func (ix *Index) putAll(t *event.Transaction, v event.Version) {
 func (ix *Index) put(d *key.Digest, v event.Version) {
 	if ix.tab.put(d, v) {
 		ix.n.RecordsPut++
-		if ix.opt.Store != nil {
+		if ix.pending.on {
 			ix.pending.record(d, v)
 		}
 		if ix.tab.left > 0 {

@@ -48,7 +48,7 @@ func (ix *Index) evict(cut event.Version) {
 	ix.ord.forget(cut, &ix.h)
 	ix.gen++
 	ix.n.Evictions++
-	ix.pending.ordinals, ix.pending.horizon = true, true
+	ix.pending.ordinals = true
 	for _, sv := range ix.servers { // their places in the list are no more
 		if sv.view.state != nil {
 			sv.mark = mark{}

@@ -297,6 +297,10 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 			return reasonExcluded, fmt.Sprintf("tainted as a whole since %s: %s", t.GTID, t.Reason)
 		}
 	}
+	if ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned) {
+		held := ix.lost.Intersect(sv.executed.Union(sv.owned))
+		return reasonExcluded, "it holds lost transactions: " + held.Limit(shownIntervals).OneLine()
+	}
 	if !sv.announced && s.Follow != followExecuted { // who compares nothing names no history
 		if s.History != ix.history {
 			return reasonCatchingUp, fmt.Sprintf("its state is of history %d, the stream is in %d", s.History, ix.history)
@@ -304,10 +308,6 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 		if s.LossSeen < ix.lossAt {
 			return reasonCatchingUp, fmt.Sprintf("its tailer has not compared since the loss at version %d", ix.lossAt)
 		}
-	}
-	if ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned) {
-		held := ix.lost.Intersect(sv.executed.Union(sv.owned))
-		return reasonExcluded, "it holds lost transactions: " + held.Limit(shownIntervals).OneLine()
 	}
 	if e := ix.errant(sv); !e.IsEmpty() {
 		return reasonExcluded, "it has transactions that neither the stream nor the primary accounts for: " + e.Limit(shownIntervals).OneLine()
