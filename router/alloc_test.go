@@ -8,13 +8,14 @@ import (
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/key"
 	"tidegate/router"
+	"tidegate/router/routertest"
 )
 
 func contains(s, part string) bool { return strings.Contains(s, part) }
 
 func TestServeDoesNotAllocate(t *testing.T) {
 	w := healthy(t)
-	w.records[own(t, "app.posts/42")] = v(50)
+	w.Records[own(t, "app.posts/42")] = v(50)
 	r := newRouter(t, w)
 	for _, ask := range []string{
 		"app.posts/42",
@@ -53,7 +54,7 @@ func TestRouteDoesNotAllocateOnAYes(t *testing.T) {
 }
 
 // wideWorld has eight replicas and sets of 100 UUIDs with 100 intervals each.
-func wideWorld(tb testing.TB) (*world, gtid.Set) {
+func wideWorld(tb testing.TB) (*routertest.World, gtid.Set) {
 	tb.Helper()
 	var all, floor strings.Builder
 	for u := range 100 {
@@ -72,19 +73,19 @@ func wideWorld(tb testing.TB) (*world, gtid.Set) {
 	set := mustSet(tb, all.String())
 	w := healthy(tb)
 	for i := 3; i < 9; i++ {
-		st := *w.states[1]
+		st := *w.States[1]
 		st.Server = fmt.Sprint("r", i)
-		w.states = append(w.states, &st)
-		w.confirmed = append(w.confirmed, set)
-		w.prefix = append(w.prefix, v(100))
-		w.lease = append(w.lease, w.lease[1])
-		w.fresh = append(w.fresh, w.fresh[1])
-		w.ineligible = append(w.ineligible, "")
+		w.States = append(w.States, &st)
+		w.ConfirmedSets = append(w.ConfirmedSets, set)
+		w.Prefixes = append(w.Prefixes, v(100))
+		w.Leases = append(w.Leases, w.Leases[1])
+		w.FreshTimes = append(w.FreshTimes, w.FreshTimes[1])
+		w.IneligibleFor = append(w.IneligibleFor, "")
 	}
-	for i := range w.confirmed {
-		w.confirmed[i] = set
+	for i := range w.ConfirmedSets {
+		w.ConfirmedSets[i] = set
 	}
-	w.delivered = set
+	w.DeliveredSet = set
 	return w, mustSet(tb, floor.String())
 }
 
@@ -93,7 +94,7 @@ func BenchmarkDecide(b *testing.B) {
 	r := newRouter(b, w)
 	for n := range 1000 {
 		k := fmt.Sprintf("app.posts/%d", n)
-		w.records[own(b, k)] = v(50)
+		w.Records[own(b, k)] = v(50)
 	}
 	keys := make([]key.Key, 1000)
 	for n := range keys {
