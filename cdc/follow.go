@@ -264,8 +264,8 @@ func (f *Follower) follow(ctx context.Context, messages, states <-chan decoded) 
 			if err != nil {
 				return err
 			}
-			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq {
-				return fmt.Errorf("stream has another leader, or is shorter: %w", errDisconnected)
+			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq || info.State.Msgs == 0 {
+				return fmt.Errorf("stream has another leader, is shorter or empty: %w", errDisconnected)
 			}
 			f.caughtUp(info.State.LastSeq)
 		}

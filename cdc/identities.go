@@ -35,20 +35,24 @@ type Identities struct {
 	conn *Conn
 	o    IdentitiesOptions
 
-	mu        sync.Mutex
-	window    map[gtid.GTID]event.Known
-	delivered *gtid.Builder // holes included
-	empty     *gtid.Builder // known to be empty on the primary
-	lost      gtid.Set
-	everLost  gtid.Set
-	lostIDs   map[event.Identity]struct{}
-	history   event.History
-	lossAt    event.Version
-	changed   chan struct{}
-	room      chan struct{}      // closed when the window got room
-	state     *event.ServerState // newest observed
-	anew      chan struct{}      // closed when state belongs to another data set
-	skip      gtid.Set           // needs no comparison
+	mu     sync.Mutex
+	window map[gtid.GTID]event.Known
+	// nameless are delivered GTIDs of which nothing gives an identity: before
+	// the first message, or in a hole without a header. What was forgotten is
+	// not among them: should it be asked for again, for another data set, it is
+	// NotYet until the window begins anew, never waved through (P3).
+	nameless *gtid.Builder
+	empty    *gtid.Builder // of nameless: known to be empty on the primary
+	lost     gtid.Set
+	everLost gtid.Set
+	lostIDs  map[event.Identity]struct{}
+	history  event.History
+	lossAt   event.Version
+	changed  chan struct{}
+	room     chan struct{}      // closed when the window got room
+	state    *event.ServerState // newest observed
+	anew     chan struct{}      // closed when state belongs to another data set
+	skip     gtid.Set           // needs no comparison
 }
 
 // NewIdentities returns an Identities whose Run has to be started. Until it has
@@ -62,7 +66,7 @@ func NewIdentities(c *Conn, o IdentitiesOptions) *Identities {
 
 func (i *Identities) clear() {
 	i.window = map[gtid.GTID]event.Known{}
-	i.delivered, i.empty = &gtid.Builder{}, &gtid.Builder{}
+	i.nameless, i.empty = &gtid.Builder{}, &gtid.Builder{}
 	i.lost, i.everLost, i.lostIDs = gtid.Set{}, gtid.Set{}, map[event.Identity]struct{}{}
 }
 
@@ -177,7 +181,7 @@ func (i *Identities) Lookup(g gtid.GTID) event.Known {
 	switch {
 	case i.lost.Contains(g):
 		return event.Known{State: event.IsLost}
-	case !i.delivered.Contains(g):
+	case !i.nameless.Contains(g):
 		return event.Known{State: event.NotYet}
 	case i.empty.Contains(g):
 		return event.Known{State: event.EmptyOnPrimary, Flags: event.Empty}
@@ -257,7 +261,7 @@ func (s *identitySink) Start(cp *event.Checkpoint, _ uint64, _ event.Header, _ e
 	defer s.mu.Unlock()
 	s.clear()
 	s.history, s.lossAt = cp.History, cp.LossAt
-	s.delivered.Reset(cp.Delivered)
+	s.nameless.Reset(cp.Delivered)
 	s.empty.Reset(cp.KnownEmpty)
 	s.lose(cp.Lost, cp.LostIDs)
 	s.newsLocked()
@@ -308,28 +312,31 @@ func (s *identitySink) Writes(_ uint64, m *event.Message) error {
 }
 
 func (s *identitySink) transaction(t *event.Transaction) error {
-	s.delivered.Add(t.GTID)
 	if !s.lost.IsEmpty() {
 		s.lost = s.lost.Subtract(gtid.Of(t.GTID))
 	}
-	if t.Flags&event.Empty != 0 {
-		s.empty.Add(t.GTID)
-	} else if !s.empty.IsEmpty() && s.empty.Contains(t.GTID) {
-		s.empty.Remove(gtid.Of(t.GTID))
-	}
+	s.named(t.GTID)
 	return s.keep(t.GTID, event.Known{State: event.Identified, OriginalCommit: t.OriginalCommit, Flags: t.Flags, Tables: t.Tables})
 }
 
+// named takes a GTID out of those without identity.
+func (s *identitySink) named(g gtid.GTID) {
+	if s.nameless.Contains(g) {
+		s.nameless.Remove(gtid.Of(g))
+		s.empty.Remove(gtid.Of(g))
+	}
+}
+
 func (s *identitySink) hole(h *event.Hole) error {
-	s.delivered.AddSet(h.GTIDs)
+	s.nameless.AddSet(h.GTIDs)
 	s.lost = s.lost.Subtract(h.GTIDs)
 	s.empty.Remove(h.GTIDs)
 	for i := range h.Headers {
 		k := event.Known{State: event.HeaderOnly, OriginalCommit: h.Headers[i].OriginalCommit}
 		if h.Headers[i].Empty {
 			k.Flags = event.Empty
-			s.empty.Add(h.Headers[i].GTID)
 		}
+		s.named(h.Headers[i].GTID)
 		if err := s.keep(h.Headers[i].GTID, k); err != nil {
 			return err
 		}
@@ -368,7 +375,7 @@ func (s *identitySink) announcement(a *event.Announcement, v event.Version) {
 	s.history = a.History
 	s.lose(a.Lost, a.LostIDs)
 	s.everLost = s.everLost.Union(a.NewlyLost)
-	s.delivered.Remove(a.Lost)
+	s.nameless.Remove(a.Lost)
 	s.empty.Remove(a.Lost)
 	for g := range s.window {
 		if a.Lost.Contains(g) {
