@@ -3,6 +3,7 @@ package binlog_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -199,7 +200,7 @@ func newSession(t testing.TB, s *testenv.Server) *session {
 	}
 	// The pool keeps connections: what a test set must not meet the next one.
 	t.Cleanup(func() {
-		_ = c.Raw(func(any) error { return errors.New("close it") })
+		_ = c.Raw(func(any) error { return driver.ErrBadConn })
 		_ = c.Close()
 	})
 	return &session{t, c}
