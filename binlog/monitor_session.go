@@ -398,8 +398,8 @@ func (s *session) targetLocked() gtid.Set {
 // Pauses after waits that proved nothing: a hinted transaction may wait for a
 // semi-synchronous replica for seconds, or never come back after a crash.
 const (
-	freeWaits = 8
-	maxWaitPause  = 100 * time.Millisecond
+	freeWaits    = 8
+	maxWaitPause = 100 * time.Millisecond
 )
 
 // round makes one probe and publishes what it gives.
