@@ -17,6 +17,7 @@ type respConns struct {
 	mu       sync.Mutex // guards open and stopping
 	open     map[*respConn]struct{}
 	stopping bool
+	cancel   context.CancelFunc // ends waits of commands
 	wg       sync.WaitGroup
 }
 
@@ -45,6 +46,9 @@ func (s *Server) runRESP() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer s.resp.wg.Wait()
+	s.resp.mu.Lock()
+	s.resp.cancel = cancel
+	s.resp.mu.Unlock()
 	ln := net.Listener(s.respLn)
 	if s.o.TLS != nil {
 		ln = tls.NewListener(ln, s.o.TLS)
@@ -116,6 +120,9 @@ func (s *Server) stopRESP(ctx context.Context) error {
 	}
 	s.o.Log.Warn("RESP commands were cut off at the stop", "after", s.o.Limits.StopTimeout)
 	s.resp.mu.Lock()
+	if s.resp.cancel != nil {
+		s.resp.cancel()
+	}
 	for c := range s.resp.open {
 		_ = c.conn.Close()
 	}
