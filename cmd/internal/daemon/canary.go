@@ -160,7 +160,12 @@ func (c *canary) unwritten(ctx context.Context, x *router.CanaryCheck, def *key.
 	}
 }
 
-func (c *canary) counters() CanaryCounters {
+// CanaryCounters may be called at any time; zero without a canary.
+func (d *Daemon) CanaryCounters() CanaryCounters {
+	c := d.canary
+	if c == nil {
+		return CanaryCounters{}
+	}
 	return CanaryCounters{
 		Checked: c.checked.Load(), Inconclusive: c.inconclusive.Load(), Dropped: c.dropped.Load(),
 		Failed: c.failed.Load(), WrongYes: c.wrong.Load(),

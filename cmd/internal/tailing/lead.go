@@ -21,6 +21,8 @@ type lead struct {
 	t    *Tailing
 	log  *slog.Logger
 	wake chan struct{} // capacity 1
+
+	sessions sessions
 }
 
 // Pauses between sessions.
@@ -174,6 +176,8 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 	if err != nil {
 		return err
 	}
+	l.sessions.begin(s.cfg.Name, tailer, w)
+	defer l.sessions.end()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
 	g.Go(func() error { return tailer.Run(ctx, writing{w: w, monitor: s.monitor}) })
