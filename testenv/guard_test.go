@@ -52,6 +52,7 @@ func victim() int {
 }
 
 func TestNothingOutlivesTheParent(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"kill", "exit"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])

@@ -38,6 +38,7 @@ func publish(t *testing.T, js jetstream.JetStream, subject, text string) {
 }
 
 func TestNATS(t *testing.T) {
+	t.Parallel()
 	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	n := testenvtest.NATS(t, testenv.NATSOptions{User: "u", Password: "p@ss/word", TLS: true, VerifyClients: true, SyncAlways: true})
 	config, err := n.ClientTLS()
@@ -80,6 +81,7 @@ func TestNATS(t *testing.T) {
 }
 
 func TestNATSCluster(t *testing.T) {
+	t.Parallel()
 	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	c := testenvtest.NATSCluster(t, 0, testenv.NATSOptions{})
 	js := connect(t, c.URL())

@@ -32,6 +32,7 @@ func residentMB(t *testing.T, pid int) int {
 }
 
 func TestChainAndServerOptions(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{
 		Chain: true,
 		Args:  []string{"--max-connections=77"},
@@ -75,6 +76,7 @@ func TestChainAndServerOptions(t *testing.T) {
 }
 
 func TestIndependentServersInAKeptFolder(t *testing.T) {
+	t.Parallel()
 	ctx := testenvtest.Context(t, time.Minute)
 	dir := filepath.Join(t.TempDir(), "sandbox with a long name, so that a socket in it would not fit into an address of the kernel's")
 	opts := testenv.Options{Servers: 2, Independent: true, Dir: dir}
@@ -109,6 +111,7 @@ func TestIndependentServersInAKeptFolder(t *testing.T) {
 }
 
 func TestBadOptions(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []struct {
 		opts testenv.Options
 		want string

@@ -17,6 +17,7 @@ import (
 )
 
 func TestProcess(t *testing.T) {
+	t.Parallel()
 	ctx := testenvtest.Context(t, time.Minute)
 	t.Run("life", func(t *testing.T) {
 		p, err := testenv.NewProcess(testenv.Program{
@@ -103,6 +104,7 @@ func TestProcess(t *testing.T) {
 
 // TestWithoutRoot runs one of the tests as a user who has nothing.
 func TestWithoutRoot(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("this is not root: all other tests show it")
 		return

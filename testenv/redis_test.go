@@ -22,6 +22,7 @@ func redisSays(t *testing.T, r *testenv.Redis, args ...string) string {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	r := testenvtest.Redis(t, testenv.RedisOptions{Password: "pass word", Durable: true, Args: []string{"--maxmemory", "64mb"}})
 	if got := redisSays(t, r, "SET", "k", "v"); got != "OK" {
@@ -55,6 +56,7 @@ func TestRedis(t *testing.T) {
 }
 
 func TestRedisThroughProxy(t *testing.T) {
+	t.Parallel()
 	r := testenvtest.Redis(t, testenv.RedisOptions{})
 	p := startProxy(t, r.Addr())
 	argv := testenv.RedisCLI(r.CLI()[:len(r.CLI())-4], p.Addr(), "", "PING")

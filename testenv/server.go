@@ -33,7 +33,6 @@ type Server struct {
 	readOnly bool    // what it is started with
 	source   *Server // what it replicates from, or shall after a rebuild; nil: nothing
 	via      string  // address that it reaches source at, when not its own
-	delay    int     // seconds, see SetDelay
 }
 
 // maxSocketPath is what a Unix socket's address can hold, less its final zero.
