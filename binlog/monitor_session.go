@@ -79,12 +79,12 @@ func (m *Monitor) runSession(ctx context.Context, met *bool) error {
 	if ctx.Err() == nil {
 		m.publishDown(ctx, err.Error())
 	}
+	m.counters.sessionsLost.Add(1)
 	cancel()
 	m.close(s, err)
 	wg.Wait()
-	if closeErr := s.link.close(); closeErr != nil && err == nil {
-		err = closeErr
-	}
+	// The connection is of no use any more; why is in err.
+	_ = s.link.close()
 	return err
 }
 

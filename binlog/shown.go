@@ -178,11 +178,6 @@ func (t *tracker) restart() {
 	t.order, t.waiting = nil, 0
 }
 
-// proven is what executed suffices for.
-func (t *tracker) proven() gtid.Set {
-	return t.base.Union(t.shown.Set()).Union(t.accepted)
-}
-
 // unproven is the part of executed that is neither base nor shown.
 func (t *tracker) unproven(executed gtid.Set) gtid.Set {
 	if t.follow == FollowExecuted {
