@@ -232,6 +232,9 @@ func (c *Conn) Connected() (bool, <-chan struct{}) {
 	return c.up, c.changed
 }
 
+// Cluster is the name of the cluster whose streams these are.
+func (c *Conn) Cluster() string { return c.o.Cluster }
+
 // Secret is the key of the stream's digests (rules §5.5).
 func (c *Conn) Secret() key.Secret { return c.secret }
 

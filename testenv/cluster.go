@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -93,10 +92,11 @@ type Cluster struct {
 	guard    *guard
 	servers  []*Server
 
-	mu      sync.Mutex
-	primary *Server
-	proxies []io.Closer
-	closed  bool
+	mu       sync.Mutex
+	primary  *Server
+	proxies  []*Proxy
+	semiSync time.Duration // how long a source waits for an acknowledgement; 0: off
+	closed   bool
 }
 
 // Start provisions MySQL where that is needed, starts the servers at once, sets
@@ -163,12 +163,9 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 // from the moment it exists.
 func (c *Cluster) makeDir(dir string) error {
 	if dir == "" {
-		tmp, err := os.MkdirTemp("", "tidegate-sandbox-")
-		if err != nil {
-			return err
-		}
-		c.dir = tmp
-		return c.guard.removeAtEnd(tmp)
+		var err error
+		c.dir, err = c.guard.tempDir("tidegate-sandbox-")
+		return err
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {

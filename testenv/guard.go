@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -128,6 +129,18 @@ func (g *guard) tell(order, arg string) error {
 
 // removeAtEnd has the guard remove dir when the sandbox ends.
 func (g *guard) removeAtEnd(dir string) error { return g.tell("d", dir) }
+
+// tempDir makes a folder that the guard removes at the end.
+func (g *guard) tempDir(prefix string) (string, error) {
+	dir, err := os.MkdirTemp("", prefix)
+	if err != nil {
+		return "", err
+	}
+	if err := g.removeAtEnd(dir); err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	return dir, nil
+}
 
 // forget tells the guard that a child was waited for. After close it is too
 // late to matter: the guard looks at start times before it kills.

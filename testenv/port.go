@@ -13,12 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a loopback port that this process holds for a server, also while the
+// Port is a loopback port that this process holds for a server, also while the
 // server is down: other sandboxes on the machine leave it alone.
-type port struct {
-	number int
-	lock   *os.File
+type Port struct {
+	// Number is the port.
+	Number int
+
+	lock *os.File
 }
+
+// ReservePort picks a free loopback port for a server that the caller will run.
+// It lies outside the range that the kernel takes for outgoing connections. The
+// caller releases it; the end of this process does too.
+func ReservePort() (*Port, error) {
+	cacheDir, err := Provisioning{}.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	return reservePort(cacheDir)
+}
+
+// Addr is the port on loopback, as "127.0.0.1:15003".
+func (p *Port) Addr() string { return net.JoinHostPort(loopback, strconv.Itoa(p.Number)) }
+
+// Release lets others have the port. It may be called twice.
+func (p *Port) Release() { _ = p.lock.Close() }
+
+const loopback = "127.0.0.1"
 
 // lowestPort keeps clear of ports that machines commonly use.
 const lowestPort = 15000
@@ -27,7 +48,7 @@ const lowestPort = 15000
 // ports for outgoing connections: within that range, a server that is down for
 // a moment could lose its port to somebody's connection. The lock file lies in
 // the cache folder; the kernel frees it when this process dies.
-func reservePort(cacheDir string) (*port, error) {
+func reservePort(cacheDir string) (*Port, error) {
 	dir := filepath.Join(cacheDir, "ports")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of port locks: %w", err)
@@ -40,17 +61,15 @@ func reservePort(cacheDir string) (*port, error) {
 			return nil, fmt.Errorf("open port lock: %w", err)
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && portFree(number) {
-			return &port{number: number, lock: f}, nil
+			return &Port{Number: number, lock: f}, nil
 		}
 		_ = f.Close()
 	}
 	return nil, errors.New("no free loopback port found")
 }
 
-func (p *port) release() { _ = p.lock.Close() }
-
 func portFree(number int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(number)))
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(number)))
 	if err != nil {
 		return false
 	}

@@ -1,130 +1,270 @@
 package testenv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strings"
+	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
+	"time"
 )
 
-// process is one run of a server program under a guard. A new run is a new
-// process value.
-type process struct {
-	cmd  *exec.Cmd
-	log  string        // file that took its output
-	done chan struct{} // closed when it was waited for
-
-	mu  sync.Mutex
-	err error // how it ended; valid after done
+// Program says how a [Process] is run. Argv is required, everything else has a
+// default.
+type Program struct {
+	// Name stands in errors and names the log; empty: the base name of Argv[0].
+	Name string
+	// Argv is the command line; Argv[0] is looked up on PATH when it has no
+	// slash.
+	Argv []string
+	// Env is added to this process's own environment, as "NAME=value".
+	Env []string
+	// Dir is the folder that it works in; it is kept at the end. Empty: a
+	// temporary one, removed by Close or by the guard.
+	Dir string
+	// LogFile takes both output streams, appended over all runs; empty:
+	// Name.log in the folder.
+	LogFile string
+	// Ready is asked again and again after a start until it returns nil; its
+	// last error explains a start that timed out. It must heed ctx. Nil: a
+	// process that exists is ready.
+	Ready func(ctx context.Context) error
+	// StartTimeout bounds a start; 0: 60 s.
+	StartTimeout time.Duration
 }
 
-// startProcess starts argv with both output streams appended to logFile.
-func startProcess(g *guard, argv, env []string, dir, logFile string) (*process, error) {
-	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+const defaultStartTimeout = 60 * time.Second
+
+// Process is a child that can be started, stopped, killed and started again,
+// and that cannot outlive this process, however this process ends. Methods may
+// be called by many at once; Start and Restart wait for each other.
+type Process struct {
+	program   Program
+	guard     *guard
+	ownsGuard bool
+
+	starting sync.Mutex // held over a whole start
+
+	mu   sync.Mutex
+	argv []string
+	run  *run // nil before the first start
+}
+
+// NewProcess prepares a process without starting it. The caller closes it.
+func NewProcess(p Program) (*Process, error) {
+	if len(p.Argv) == 0 {
+		return nil, errors.New("new process: no command line")
 	}
-	defer func() { _ = out.Close() }() // the child has its own descriptor
-	cmd, err := g.command(argv)
+	g, err := newGuard()
+	if err != nil {
+		return nil, fmt.Errorf("new process %s: %w", p.Argv[0], err)
+	}
+	if p.Dir == "" {
+		if p.Dir, err = g.tempDir("tidegate-process-"); err != nil {
+			return nil, errors.Join(fmt.Errorf("new process %s: %w", p.Argv[0], err), g.close())
+		}
+	}
+	process := newProcess(g, p)
+	process.ownsGuard = true
+	return process, nil
+}
+
+// StartProcess is NewProcess and Start; on an error nothing is left.
+func StartProcess(ctx context.Context, p Program) (*Process, error) {
+	process, err := NewProcess(p)
 	if err != nil {
 		return nil, err
 	}
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.Dir = dir
-	if env != nil {
-		cmd.Env = append(os.Environ(), env...)
+	if err := process.Start(ctx); err != nil {
+		return nil, errors.Join(err, process.Close())
 	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", argv[0], err)
-	}
-	p := &process{cmd: cmd, log: logFile, done: make(chan struct{})}
-	go func() {
-		err := cmd.Wait()
-		g.forget(cmd.Process.Pid)
-		p.mu.Lock()
-		p.err = err
-		p.mu.Unlock()
-		close(p.done)
-	}()
-	return p, nil
+	return process, nil
 }
 
-func (p *process) pid() int { return p.cmd.Process.Pid }
-
-// exited says whether the process was waited for.
-func (p *process) exited() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
+// newProcess prepares a process under a guard of the caller's; Dir is set.
+func newProcess(g *guard, p Program) *Process {
+	if p.Name == "" {
+		p.Name = filepath.Base(p.Argv[0])
 	}
+	if p.LogFile == "" {
+		p.LogFile = filepath.Join(p.Dir, p.Name+".log")
+	}
+	if p.StartTimeout == 0 {
+		p.StartTimeout = defaultStartTimeout
+	}
+	return &Process{program: p, guard: g, argv: p.Argv}
 }
 
-// result is how it ended; call it after done.
-func (p *process) result() error {
+// Dir is the folder that it works in.
+func (p *Process) Dir() string { return p.program.Dir }
+
+// LogFile is the file that takes its output.
+func (p *Process) LogFile() string { return p.program.LogFile }
+
+// Log is the end of its output, at most 4 KiB, for messages of failed tests.
+func (p *Process) Log() string { return logTail(p.program.LogFile, tailBytes) }
+
+// SetArgv replaces the command line from the next start on.
+func (p *Process) SetArgv(argv ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err
+	p.argv = slices.Clone(argv)
 }
 
-// signal sends s; a process that is gone is no error.
-func (p *process) signal(s syscall.Signal) error {
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("signal process %d: %w", p.pid(), err)
+func (p *Process) current() *run {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+// Running says whether the process exists.
+func (p *Process) Running() bool {
+	r := p.current()
+	return r != nil && !r.exited()
+}
+
+// PID is its number; 0 when it does not run.
+func (p *Process) PID() int {
+	if r := p.current(); r != nil && !r.exited() {
+		return r.pid()
+	}
+	return 0
+}
+
+// Start starts it and returns when it is ready. A process that runs is left
+// alone. On an error it does not run; the error quotes its log.
+func (p *Process) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.program.StartTimeout)
+	defer cancel()
+	p.starting.Lock()
+	defer p.starting.Unlock()
+	if p.Running() {
+		return nil
+	}
+	p.mu.Lock()
+	argv := p.argv
+	p.mu.Unlock()
+	r, err := startRun(p.guard, argv, p.program.Env, p.program.Dir, p.program.LogFile)
+	if err != nil {
+		return fmt.Errorf("start %s: %w", p.program.Name, err)
+	}
+	p.mu.Lock()
+	p.run = r
+	p.mu.Unlock()
+	if err := p.awaitReady(ctx, r); err != nil {
+		return errors.Join(fmt.Errorf("start %s: %w\n%s", p.program.Name, err, logTail(p.program.LogFile, 12)), r.kill())
 	}
 	return nil
 }
 
-// kill ends it with SIGKILL and waits until it is gone.
-func (p *process) kill() error {
-	if err := p.signal(syscall.SIGKILL); err != nil {
-		return err
+// readyPoll is how often a starting process is asked whether it answers.
+const readyPoll = 15 * time.Millisecond
+
+func (p *Process) awaitReady(ctx context.Context, r *run) error {
+	if p.program.Ready == nil {
+		return nil
 	}
-	<-p.done
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for {
+		last := p.program.Ready(ctx)
+		if r.exited() { // before last: what answered may have been another
+			return r.earlyEnd()
+		}
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-r.done:
+			return r.earlyEnd()
+		case <-ctx.Done():
+			return fmt.Errorf("it does not answer: %w (last: %w)", ctx.Err(), last)
+		case <-ticker.C:
+		}
+	}
+}
+
+// earlyEnd is the error of a process that ended before it was ready.
+func (r *run) earlyEnd() error {
+	if err := r.result(); err != nil {
+		return fmt.Errorf("it ended: %w", err)
+	}
+	return errors.New("it ended: exit status 0")
+}
+
+// Stop asks it to end (SIGTERM) and waits. When ctx ends first it is killed
+// and ctx's error returned. A process that does not run is left alone.
+func (p *Process) Stop(ctx context.Context) error {
+	r := p.current()
+	if r == nil || r.exited() {
+		return nil
+	}
+	if err := r.terminate(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", p.program.Name, err)
+	}
 	return nil
 }
 
-// terminate asks it to end and waits; when ctx ends first it is killed and
-// ctx's error returned, since then it did not end cleanly.
-func (p *process) terminate(ctx context.Context) error {
-	if err := p.signal(syscall.SIGTERM); err != nil {
+// Kill ends it with SIGKILL and waits until it is gone.
+func (p *Process) Kill() error {
+	r := p.current()
+	if r == nil || r.exited() {
+		return nil
+	}
+	if err := r.kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", p.program.Name, err)
+	}
+	return nil
+}
+
+// Restart is Stop and Start.
+func (p *Process) Restart(ctx context.Context) error {
+	if err := p.Stop(ctx); err != nil {
 		return err
+	}
+	return p.Start(ctx)
+}
+
+// Pause freezes it with SIGSTOP: its connections stay, and nothing answers.
+// Resume ends that; Kill works on a frozen process, Stop does not.
+func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+
+// Resume lets it go on after Pause.
+func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }
+
+// Signal sends a signal; [os.ErrProcessDone] when it does not run.
+func (p *Process) Signal(s os.Signal) error {
+	r := p.current()
+	if r == nil || r.exited() {
+		return fmt.Errorf("signal %s: %w", p.program.Name, os.ErrProcessDone)
+	}
+	return r.signal(s)
+}
+
+// Wait blocks until the run of the moment has ended and returns how: nil for
+// exit status 0, an *exec.ExitError otherwise, ctx's error when ctx ended
+// first.
+func (p *Process) Wait(ctx context.Context) error {
+	r := p.current()
+	if r == nil {
+		return fmt.Errorf("wait for %s: it was never started", p.program.Name)
 	}
 	select {
-	case <-p.done:
-		return nil
+	case <-r.done:
+		return r.result()
 	case <-ctx.Done():
-		return errors.Join(ctx.Err(), p.kill())
+		return fmt.Errorf("wait for %s: %w", p.program.Name, ctx.Err())
 	}
 }
 
-// tailBytes bounds what an error message quotes of a log.
-const tailBytes = 4096
-
-// logTail is the end of a log, for error messages.
-func logTail(file string, lines int) string {
-	f, err := os.Open(file)
-	if err != nil {
-		return err.Error()
+// Close kills it and removes its temporary folder. It may be called twice.
+func (p *Process) Close() error {
+	err := p.Kill()
+	if p.ownsGuard {
+		err = errors.Join(err, p.guard.close())
 	}
-	defer func() { _ = f.Close() }()
-	if info, err := f.Stat(); err == nil && info.Size() > tailBytes {
-		_, _ = f.Seek(-tailBytes, io.SeekEnd)
-	}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return err.Error()
-	}
-	all := strings.Split(string(bytes.TrimSpace(data)), "\n")
-	if len(all) > lines {
-		all = all[len(all)-lines:]
-	}
-	return strings.Join(all, "\n")
+	return err
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,14 +23,17 @@ type Server struct {
 	index  int
 	dir    string
 	socket string
-	port   *port
+	port   *Port
 	opts   ServerOptions
 	args   []string // Options.Args, then ServerOptions.Args
 	db     *sql.DB
+	proc   *Process
 
 	mu       sync.Mutex
-	proc     *process // nil before the first start
-	readOnly bool     // what it is started with
+	readOnly bool    // what it is started with
+	source   *Server // what it replicates from, or shall after a rebuild; nil: nothing
+	via      string  // address that it reaches source at, when not its own
+	delay    int     // seconds, see SetDelay
 }
 
 // maxSocketPath is what a Unix socket's address can hold, less its final zero.
@@ -48,13 +50,9 @@ func (c *Cluster) newServer(i int, opts Options) (*Server, error) {
 	s.readOnly = i > 0 && !opts.Independent && !s.opts.Writable
 	s.socket = filepath.Join(s.dir, "sock")
 	if len(s.socket) > maxSocketPath {
-		tmp, err := os.MkdirTemp("", "tidegate-sock-")
+		tmp, err := c.guard.tempDir("tidegate-sock-")
 		if err != nil {
-			p.release()
-			return nil, err
-		}
-		if err := c.guard.removeAtEnd(tmp); err != nil {
-			p.release()
+			p.Release()
 			return nil, err
 		}
 		s.socket = filepath.Join(tmp, "sock")
@@ -65,10 +63,15 @@ func (c *Cluster) newServer(i int, opts Options) (*Server, error) {
 	cfg.Logger = &mysql.NopLogger{} // killing servers is the normal day here
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
-		p.release()
+		p.Release()
 		return nil, err
 	}
 	s.db = sql.OpenDB(connector)
+	s.db.SetMaxIdleConns(idleConns)
+	s.proc = newProcess(c.guard, Program{
+		Name: "server " + name, Argv: c.MySQL.command(), Dir: s.dir, LogFile: s.LogFile(),
+		Ready: s.db.PingContext, StartTimeout: startTimeout,
+	})
 	return s, nil
 }
 
@@ -76,10 +79,10 @@ func (c *Cluster) newServer(i int, opts Options) (*Server, error) {
 func (s *Server) Name() string { return s.name }
 
 // Addr is host:port on loopback. It stays the same for the server's life.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port.number)) }
+func (s *Server) Addr() string { return s.port.Addr() }
 
 // Port is the port of Addr.
-func (s *Server) Port() int { return s.port.number }
+func (s *Server) Port() int { return s.port.Number }
 
 // Socket is the path of the server's Unix socket.
 func (s *Server) Socket() string { return s.socket }
@@ -153,24 +156,10 @@ func shorten(query string) string {
 }
 
 // Running says whether the mysqld process exists.
-func (s *Server) Running() bool {
-	p := s.current()
-	return p != nil && !p.exited()
-}
+func (s *Server) Running() bool { return s.proc.Running() }
 
 // PID is the number of the running mysqld; 0 when there is none.
-func (s *Server) PID() int {
-	if p := s.current(); p != nil && !p.exited() {
-		return p.pid()
-	}
-	return 0
-}
-
-func (s *Server) current() *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.proc
-}
+func (s *Server) PID() int { return s.proc.PID() }
 
 // create fills the server's folder from the template, unless it has data of an
 // earlier sandbox in the same Dir, and starts it.
@@ -199,77 +188,60 @@ const startTimeout = 90 * time.Second
 
 // Start starts mysqld on the server's folder and port and returns when it
 // answers. A server that runs is left alone. The error quotes the log.
-func (s *Server) Start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.proc != nil && !s.proc.exited() {
-		return nil
-	}
-	p, err := startProcess(s.c.guard, s.c.MySQL.command(s.serverArgs()...), nil, s.dir, s.LogFile())
-	if err != nil {
-		return fmt.Errorf("start server %s: %w", s.name, err)
-	}
-	s.proc = p
-	if err := s.awaitReady(ctx, p); err != nil {
-		return errors.Join(fmt.Errorf("start server %s: %w\n%s", s.name, err, logTail(s.LogFile(), 12)), p.kill())
-	}
-	return nil
-}
+func (s *Server) Start(ctx context.Context) error { return s.startWith(ctx) }
 
-// readyPoll is how often a starting server is asked whether it answers.
-const readyPoll = 15 * time.Millisecond
-
-func (s *Server) awaitReady(ctx context.Context, p *process) error {
-	ticker := time.NewTicker(readyPoll)
-	defer ticker.Stop()
-	var last error
-	for {
-		if last = s.db.PingContext(ctx); last == nil {
-			return nil
-		}
-		select {
-		case <-p.done:
-			return fmt.Errorf("mysqld ended: %w", cmpErr(p.result(), errors.New("exit status 0")))
-		case <-ctx.Done():
-			return fmt.Errorf("mysqld does not answer: %w (last: %w)", ctx.Err(), last)
-		case <-ticker.C:
-		}
-	}
-}
-
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
+// startWith starts the server with further options for this run alone.
+func (s *Server) startWith(ctx context.Context, more ...string) error {
+	s.proc.SetArgv(s.c.MySQL.command(append(s.serverArgs(), more...)...)...)
+	return s.proc.Start(ctx)
 }
 
 // Stop ends mysqld cleanly and waits for it. When ctx ends first the process
 // is killed and ctx's error returned. A server that is down is left alone.
+//
+// mysqld by itself waits 8 s for whoever reads its binlog, and 2 s for idle
+// clients. So the server first refuses and disconnects all but root (clients
+// see error 3032 for a moment), once the readers of its binlog have had all of
+// it.
 func (s *Server) Stop(ctx context.Context) error {
-	p := s.current()
-	if p == nil || p.exited() {
+	if !s.Running() {
 		return nil
 	}
-	if err := p.terminate(ctx); err != nil {
-		return fmt.Errorf("stop server %s: %w", s.name, err)
-	}
-	return nil
+	s.sayGoodbye(ctx)
+	return s.proc.Stop(ctx)
 }
 
-// Kill ends mysqld with SIGKILL and waits until it is gone.
-func (s *Server) Kill() error {
-	p := s.current()
-	if p == nil || p.exited() {
-		return nil
+// goodbyeTimeout bounds what Stop spends on being quick.
+const goodbyeTimeout = 2 * time.Second
+
+// sayGoodbye shortens a stop; where it fails the stop is just slower.
+func (s *Server) sayGoodbye(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, goodbyeTimeout)
+	defer cancel()
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for {
+		busy, err := s.busyDumpThreads(ctx)
+		if err != nil || busy == 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			continue
+		}
 	}
-	if err := p.kill(); err != nil {
-		return fmt.Errorf("kill server %s: %w", s.name, err)
-	}
-	return nil
+	_ = s.Exec(ctx, "SET GLOBAL offline_mode=ON")
+	s.db.SetMaxIdleConns(0) // closes those that are idle
+	s.db.SetMaxIdleConns(idleConns)
 }
+
+// idleConns is how many idle connections a server's pool keeps.
+const idleConns = 4
+
+// Kill ends mysqld with SIGKILL and waits until it is gone.
+func (s *Server) Kill() error { return s.proc.Kill() }
 
 // Restart stops the server cleanly and starts it again.
 func (s *Server) Restart(ctx context.Context) error {
@@ -278,6 +250,13 @@ func (s *Server) Restart(ctx context.Context) error {
 	}
 	return s.Start(ctx)
 }
+
+// Pause freezes mysqld (SIGSTOP): connections stay, and nothing answers. Kill
+// works on a frozen server; Stop waits for Resume.
+func (s *Server) Pause() error { return s.proc.Pause() }
+
+// Resume lets mysqld go on after Pause.
+func (s *Server) Resume() error { return s.proc.Resume() }
 
 // stopTimeout bounds a clean stop when the sandbox closes.
 const stopTimeout = 30 * time.Second
@@ -294,7 +273,7 @@ func (s *Server) shut(clean bool) error {
 	} else {
 		err = s.Kill()
 	}
-	s.port.release()
+	s.port.Release()
 	return err
 }
 
@@ -303,7 +282,7 @@ func (s *Server) serverArgs() []string {
 	args := []string{
 		"--datadir=" + s.DataDir(),
 		"--socket=" + s.socket,
-		"--port=" + strconv.Itoa(s.port.number),
+		"--port=" + strconv.Itoa(s.port.Number),
 		"--bind-address=127.0.0.1",
 		"--mysqlx=OFF",
 		"--skip-name-resolve",
@@ -313,7 +292,7 @@ func (s *Server) serverArgs() []string {
 		"--log-error-verbosity=2",
 		"--server-id=" + strconv.Itoa(s.index+1),
 		"--report-host=127.0.0.1",
-		"--report-port=" + strconv.Itoa(s.port.number),
+		"--report-port=" + strconv.Itoa(s.port.Number),
 		"--gtid-mode=ON",
 		"--enforce-gtid-consistency=ON",
 		"--binlog-row-metadata=FULL",
@@ -339,38 +318,11 @@ func (s *Server) serverArgs() []string {
 	} else {
 		args = append(args, "--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
 	}
-	if s.readOnly {
+	s.mu.Lock()
+	readOnly := s.readOnly
+	s.mu.Unlock()
+	if readOnly {
 		args = append(args, "--super-read-only=ON")
 	}
 	return append(args, s.args...)
-}
-
-// smallArgs keep a server near 200 MB instead of 550 MB, and its start short.
-// The performance schema stays on, since replication channels and global
-// status are read from it; what it would count and remember is off.
-func smallArgs() []string {
-	return []string{
-		"--innodb-buffer-pool-size=67108864",
-		"--innodb-buffer-pool-load-at-startup=OFF",
-		"--innodb-buffer-pool-dump-at-shutdown=OFF",
-		"--innodb-redo-log-capacity=67108864",
-		"--innodb-log-buffer-size=4194304",
-		"--table-open-cache=400",
-		"--table-definition-cache=400",
-		"--host-cache-size=0",
-		"--performance-schema-instrument=%=OFF",
-		"--performance-schema-error-size=0",
-		"--performance-schema-digests-size=0",
-		"--performance-schema-max-digest-length=0",
-		"--performance-schema-max-sql-text-length=0",
-		"--performance-schema-events-statements-history-size=0",
-		"--performance-schema-events-statements-history-long-size=0",
-		"--performance-schema-events-stages-history-long-size=0",
-		"--performance-schema-events-stages-history-size=0",
-		"--performance-schema-events-transactions-history-long-size=0",
-		"--performance-schema-events-transactions-history-size=0",
-		"--performance-schema-events-waits-history-long-size=0",
-		"--performance-schema-events-waits-history-size=0",
-		"--performance-schema-session-connect-attrs-size=0",
-	}
 }

@@ -22,7 +22,7 @@ func initArgs() []string {
 		"--initialize-insecure", "--mysqlx=OFF", "--skip-log-bin",
 		"--innodb-redo-log-capacity=8388608", "--innodb-buffer-pool-size=67108864",
 		"--innodb-log-buffer-size=1048576", "--innodb-flush-log-at-trx-commit=0",
-		"--secure-file-priv=", "--log-error-verbosity=2",
+		"--secure-file-priv=", "--log-error-verbosity=2", doublewritePages,
 	}
 }
 
@@ -78,7 +78,7 @@ func initialise(ctx context.Context, m *MySQL, g *guard, cache, name, sql string
 		return err
 	}
 	argv := m.command(append(initArgs(), "--datadir="+data, "--init-file="+initFile)...)
-	p, err := startProcess(g, argv, nil, work, logFile)
+	p, err := startRun(g, argv, nil, work, logFile)
 	if err != nil {
 		return err
 	}

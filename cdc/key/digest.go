@@ -54,8 +54,13 @@ func (h Hasher) Everything() Digest { return h.sum([]byte{kindEverything}) }
 
 // Schema is the all-rows scope of a schema, its name already folded.
 func (h Hasher) Schema(schema string) Digest {
-	return h.sum(append([]byte{kindSchema}, schema...))
+	var buf [nameBytes]byte
+	return h.sum(append(append(buf[:0], kindSchema), schema...))
 }
+
+// nameBytes is room on the stack for two names of usual length; MySQL allows 64
+// characters each.
+const nameBytes = 136
 
 // TableScopes holds the scopes of one table. Rows and group values hash on from
 // the table's digest, so that names are hashed once for each table.
@@ -69,14 +74,14 @@ type TableScopes struct {
 
 // Table returns the scopes of a table; both names are already folded.
 func (h Hasher) Table(schema, table string) TableScopes {
-	b := make([]byte, 0, 2+len(schema)+len(table)+1)
-	b = append(b, kindTable)
+	var buf [nameBytes]byte
+	b := append(buf[:0], kindTable)
 	b = binary.AppendUvarint(b, uint64(len(schema)))
 	b = append(b, schema...)
 	b = append(b, table...)
 	all := h.sum(b)
 	return TableScopes{
-		AnyRow: h.sum(append([]byte{kindAnyRow}, all[:]...)), AllRows: all,
+		AnyRow: h.under(kindAnyRow, &all, nil), AllRows: all,
 		Schema: h.Schema(schema), Everything: h.Everything(), h: h,
 	}
 }
@@ -99,9 +104,10 @@ type GroupScopes struct {
 	h       Hasher
 }
 
-// Group returns the scopes of a group column, by its folded name.
+// Group returns the scopes of a group column, by its folded name ([FoldName]).
 func (t *TableScopes) Group(column string) GroupScopes {
-	return GroupScopes{AllRows: t.h.under(kindColumn, &t.AllRows, []byte(column)), h: t.h}
+	var buf [nameBytes]byte
+	return GroupScopes{AllRows: t.h.under(kindColumn, &t.AllRows, append(buf[:0], column...)), h: t.h}
 }
 
 // Value is the scope of the rows whose column has this compare form.

@@ -1,0 +1,273 @@
+package router
+
+import (
+	"errors"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+)
+
+// question is one request held against one snapshot: everything about it that
+// does not depend on which server is asked. It is reused; nothing of it leaves
+// the decision.
+type question struct {
+	r     *Router
+	req   *Request
+	snap  Snapshot
+	level Level
+
+	now, arrived int64
+	ready        bool
+	readyDetail  string
+	cut          bool // the router is cut off from the stream
+	deadMark     bool // connected, but W is too old although there is a primary
+
+	primary       int // -1: not known
+	primaryOK     bool
+	primaryReason Reason
+	primaryDetail string
+
+	watermarkAt int64
+	lost        gtid.Set
+	horizon     gtid.Set
+	failover    event.Version
+	shown       horizonShower // the snapshot, if it knows H within C by itself
+
+	// floor is F without what is lost and what never happened, where that had
+	// to be worked out; see settleFloor.
+	floor     gtid.Set
+	floorLost bool
+
+	keys    []coveredKey
+	allKeys verdict // a no that holds for every server, by reason of the keys
+
+	cover    key.Cover
+	scopes   [1 + len(key.Cover{}.Wide)]key.Digest
+	versions [1 + len(key.Cover{}.Wide)]event.Version
+	yesAt    []int // Route: places of replicas that may serve
+}
+
+// coveredKey is what the records say of one named key.
+type coveredKey struct {
+	table  key.Digest
+	group  bool
+	before gtid.Set // group keys: what had passed before the column was announced
+	oneRow bool
+	own    event.Version
+	wide   event.Version // the newest of all wide scopes
+	writer gtid.GTID     // of own, when known
+	known  bool
+}
+
+// begin resets q for a request and a snapshot. The clock is read after the
+// snapshot was taken, so that ages come out too old rather than too young.
+func (q *question) begin(r *Router, snap Snapshot, req *Request, level Level, now int64) {
+	q.r, q.req, q.snap, q.level, q.now = r, req, snap, level, now
+	q.arrived = req.ArrivedAt
+	if q.arrived == 0 {
+		q.arrived = now
+	}
+	q.ready, q.readyDetail = snap.Ready()
+	q.cut = snap.BlindSince() != 0
+	q.lost, q.horizon, q.failover = snap.Lost(), snap.Horizon(), snap.LastFailover()
+	q.watermarkAt = snap.WatermarkAt()
+	q.shown, _ = snap.(horizonShower)
+	q.askPrimary()
+	q.deadMark = q.primaryOK && !q.markYoung()
+	q.settleFloor()
+	q.keys, q.allKeys, q.yesAt = q.keys[:0], verdict{}, q.yesAt[:0]
+}
+
+// release drops what would keep a snapshot or a request alive.
+func (q *question) release() {
+	q.r, q.req, q.snap, q.shown = nil, nil, nil, nil
+	q.lost, q.horizon, q.floor = gtid.Set{}, gtid.Set{}, gtid.Set{}
+	clear(q.keys[:cap(q.keys)])
+	q.keys = q.keys[:0]
+	q.allKeys = verdict{}
+}
+
+// askPrimary finds the primary that is known, announced, live and alone
+// (rules §7); the lease that makes it live is this router's own (rules §6.3).
+func (q *question) askPrimary() {
+	i, ok, reason, detail := q.snap.Primary()
+	q.primary, q.primaryOK, q.primaryReason, q.primaryDetail = i, true, ReasonNone, ""
+	if rule(rulePrimary) && !ok {
+		q.primary, q.primaryOK, q.primaryDetail = -1, false, detail
+		if q.primaryReason, ok = ParseReason(reason); !ok {
+			q.primaryReason = ReasonNoPrimary
+		}
+		return
+	}
+	if i < 0 || i >= q.snap.NumServers() {
+		q.primary, q.primaryOK, q.primaryReason = -1, false, ReasonNoPrimary
+		return
+	}
+	if rule(rulePrimaryLease) && !q.leaseYoung(i) {
+		q.primary, q.primaryOK = -1, false
+		q.primaryReason, q.primaryDetail = ReasonNoPrimary, "the primary has not been heard of within the lease"
+	}
+}
+
+func (q *question) leaseYoung(i int) bool {
+	at := q.snap.LeaseAt(i)
+	return at != 0 && q.now-at <= q.r.lease
+}
+
+func (q *question) markYoung() bool {
+	return q.watermarkAt != 0 && q.now-q.watermarkAt <= q.r.markAge
+}
+
+// usesFloor tells the levels at which F counts.
+func (l Level) usesFloor() bool { return l == LevelSession || l == LevelKey || l == LevelStrong }
+
+// settleFloor takes out of F what never happened: a GTID that is in neither D
+// nor H nor in an E begun after the request (rules §7). Only such an E counts:
+// an older one does not know writes that were acknowledged since.
+func (q *question) settleFloor() {
+	q.floor, q.floorLost = q.req.Floor, false
+	if q.floor.IsEmpty() || !q.level.usesFloor() {
+		return
+	}
+	e, at := q.snap.CountedE()
+	if at == 0 || rule(ruleDropAfter) && at < q.arrived {
+		return
+	}
+	if q.snap.Delivered().ContainsSet(q.floor) {
+		return
+	}
+	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e)
+	q.floor = q.floor.Subtract(never.Subtract(q.lost))
+}
+
+// floorWithin tells whether each GTID of F is in C(i), or lost (rules §7
+// session). What is lost can't be waited for; the answer tells of it.
+func (q *question) floorWithin(i int) bool {
+	c := q.snap.Confirmed(i)
+	if c.ContainsSet(q.floor) {
+		return true
+	}
+	if !q.lost.Overlaps(q.floor) {
+		return false
+	}
+	if !c.ContainsSet(q.floor.Subtract(q.lost)) {
+		return false
+	}
+	q.floorLost = true
+	return true
+}
+
+// floorSeen tells whether each GTID of F is in D, H or C(i), or lost
+// (rules §7 key): of anything else neither records nor server say anything yet.
+func (q *question) floorSeen(i int) bool {
+	if q.snap.Delivered().ContainsSet(q.floor) || q.snap.Confirmed(i).ContainsSet(q.floor) {
+		return true
+	}
+	rest := q.unseen(i)
+	if rest.IsEmpty() {
+		return true
+	}
+	if !q.lost.ContainsSet(rest) {
+		return false
+	}
+	q.floorLost = true
+	return true
+}
+
+func (q *question) unseen(i int) gtid.Set {
+	return q.floor.Subtract(q.snap.Confirmed(i)).Subtract(q.snap.Delivered()).Subtract(q.horizon)
+}
+
+// gather looks up the named keys. moved tells that the records moved on from
+// the snapshot; the error is the caller's mistake.
+func (q *question) gather() (moved bool, err error) {
+	if rule(ruleReady) && !q.ready && q.level.promises() {
+		return false, nil // the answer is catching_up whatever the keys are
+	}
+	for n := range q.req.Keys {
+		moved, err := q.gatherKey(n)
+		if moved || err != nil {
+			return moved, err
+		}
+	}
+	return false, nil
+}
+
+func (q *question) gatherKey(n int) (moved bool, err error) {
+	k := &q.req.Keys[n]
+	q.keys = append(q.keys, coveredKey{})
+	c := &q.keys[n]
+	schema, table := k.FoldedNames(q.snap.FoldNames())
+	def, ok := q.snap.Definition(schema, table)
+	if !ok || def.Dropped {
+		if rule(ruleUnknownTable) {
+			q.keyNo(verdict{stage: stageKeys, reason: ReasonUnknownTable, detail: k.Table, key: n})
+		}
+		return false, nil
+	}
+	if err := def.Cover(q.snap.Hasher(), k, &q.cover); err != nil {
+		return false, keyError(n, err)
+	}
+	c.table, c.oneRow = q.cover.Table, q.cover.OneRow
+	if q.level != LevelKey {
+		return false, nil // the table alone matters, for taints and filters
+	}
+	if v, ok := q.snap.StreamDef(c.table); rule(ruleSchemaChanged) && ok && v != 0 && v != def.Version {
+		q.keyNo(verdict{stage: stageKeys, reason: ReasonSchemaChanged, detail: k.Table, key: n})
+	}
+	if k.Kind == key.KindGroup {
+		c.group = true
+		if c.before, ok = q.snap.GroupHorizon(q.cover.GroupColumn); rule(ruleGroupHorizon) && !ok {
+			q.keyNo(verdict{stage: stageKeys, reason: ReasonBelowHorizon, detail: "the group column is not announced", key: n})
+		}
+	}
+	return q.lookUp(c), nil
+}
+
+func (q *question) lookUp(c *coveredKey) (moved bool) {
+	w := q.cover.NWide
+	q.scopes[0] = q.cover.Own
+	copy(q.scopes[1:], q.cover.Wide[:w])
+	if !q.snap.Newest(q.scopes[:1+w], q.versions[:1+w]) && rule(ruleRetryMoved) {
+		return true
+	}
+	c.own = q.versions[0]
+	for _, v := range q.versions[1 : 1+w] {
+		c.wide = max(c.wide, v)
+	}
+	if c.own != 0 && c.oneRow {
+		c.writer, c.known = q.snap.GTIDAt(c.own)
+	}
+	return false
+}
+
+// keyNo keeps the first no that holds for all servers alike.
+func (q *question) keyNo(v verdict) {
+	if q.allKeys.yes() {
+		q.allKeys = v
+	}
+}
+
+// keyError tells the caller which key does not fit its table.
+func keyError(n int, err error) error {
+	e := &RequestError{Code: CodeBadKey, Field: "key", Item: n, Offset: Unknown, Message: err.Error(), Err: err}
+	var pe *key.ParseError
+	if errors.As(err, &pe) {
+		e.Offset = pe.Offset
+	}
+	return e
+}
+
+// horizonShower is what a snapshot may offer beside [Snapshot]: whether H∖lost
+// lies within C(i), worked out when it was made rather than in each decision.
+type horizonShower interface{ HorizonWithin(i int) bool }
+
+// horizonWithin tells whether H is within C(i) or lost (rules §7 key).
+func (q *question) horizonWithin(i int) bool {
+	if q.shown != nil {
+		return q.shown.HorizonWithin(i)
+	}
+	c := q.snap.Confirmed(i)
+	return c.ContainsSet(q.horizon) || c.ContainsSet(q.horizon.Subtract(q.lost))
+}
