@@ -116,6 +116,17 @@ func external(t *testing.T, url string) cdc.Options {
 	return cdc.Options{Cluster: "shop", URL: url, Log: logger(t)}
 }
 
+// TestNoRoomForTheStream: the error says what to change.
+func TestNoRoomForTheStream(t *testing.T) {
+	s := natsServer(t, func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 })
+	if c, err := cdc.Open(t.Context(), external(t, s.ClientURL())); err == nil {
+		t.Error("8 GiB fit into 1 GiB")
+		c.Close()
+	} else if !strings.Contains(err.Error(), "max_file_store") {
+		t.Errorf("the error does not say what to change: %v", err)
+	}
+}
+
 // TestTwoProcessesOpenAtOnce: creation is race-safe, and both have one secret.
 func TestTwoProcessesOpenAtOnce(t *testing.T) {
 	s := natsServer(t, nil)

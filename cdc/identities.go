@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -53,6 +54,8 @@ type Identities struct {
 	state    *event.ServerState // newest observed
 	anew     chan struct{}      // closed when state belongs to another data set
 	skip     gtid.Set           // needs no comparison
+	pruned   time.Time          // when the window was held against skip
+	waiting  bool               // the follower waits for room
 }
 
 // NewIdentities returns an Identities whose Run has to be started. Until it has
@@ -81,9 +84,7 @@ func (i *Identities) Observe(s *event.ServerState) {
 		i.anew = make(chan struct{})
 	}
 	i.state = s
-	if len(i.window) >= i.o.Entries {
-		i.pruneLocked()
-	}
+	i.pruneLocked()
 }
 
 // proven is what needs no comparison: base, and what was shown.
@@ -91,18 +92,29 @@ func proven(s *event.ServerState) gtid.Set {
 	return s.Base.Union(s.Executed.Subtract(s.Unproven))
 }
 
-// pruneLocked drops what the newest state proves.
+// pruneEvery bounds how often a full window is gone through: Forget makes room
+// at once, this is for what nobody will compare.
+const pruneEvery = time.Second
+
+// pruneLocked drops from a full window what the newest state proves.
 func (i *Identities) pruneLocked() {
-	if i.state == nil {
+	if i.state == nil || len(i.window) < i.o.Entries || time.Since(i.pruned) < pruneEvery {
 		return
 	}
+	i.pruned = time.Now()
 	i.skip = proven(i.state)
 	for g := range i.window {
 		if i.skip.Contains(g) {
 			delete(i.window, g)
 		}
 	}
-	if len(i.window) < i.o.Entries {
+	i.makeRoomLocked()
+}
+
+// makeRoomLocked lets the follower go on once a tenth of the window is free, so
+// that it does not wake for each entry.
+func (i *Identities) makeRoomLocked() {
+	if len(i.window) < i.o.Entries-i.o.Entries/10 || len(i.window) == 0 {
 		close(i.room)
 		i.room = make(chan struct{})
 	}
@@ -223,11 +235,11 @@ func (i *Identities) Changed() <-chan struct{} {
 func (i *Identities) Forget(g gtid.GTID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	full := len(i.window) >= i.o.Entries
-	delete(i.window, g)
-	if full && len(i.window) < i.o.Entries {
-		close(i.room)
-		i.room = make(chan struct{})
+	if _, ok := i.window[g]; ok {
+		delete(i.window, g)
+		if i.waiting {
+			i.makeRoomLocked()
+		}
 	}
 }
 
@@ -355,12 +367,14 @@ func (s *identitySink) keep(g gtid.GTID, k event.Known) error {
 		}
 		s.newsLocked() // what is in the window has to be seen to be forgotten
 		room := s.room
+		s.waiting = true
 		s.mu.Unlock()
 		select {
 		case <-room:
 		case <-s.ctx.Done():
 		}
 		s.mu.Lock()
+		s.waiting = false
 		if s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
