@@ -1,5 +1,7 @@
 package gtid
 
+import "slices"
+
 // ContainsSet reports whether every GTID of sub is in s: the question of every
 // decision (P1, P4). It does not allocate; its cost grows with the intervals
 // of sub and the logarithm of those of s, and parts that both sets share cost
@@ -116,6 +118,8 @@ func (s Set) Union(o Set) Set {
 		return s
 	case s.b == nil:
 		return o
+	case s.b.idx == o.b.idx:
+		return s.unionAligned(o)
 	}
 	a, b := s.b, o.b
 	m := merge{size: len(a.runs) + len(b.runs)}
@@ -136,6 +140,27 @@ func (s Set) Union(o Set) Set {
 	return m.set(a, b)
 }
 
+// unionAligned is Union of sets with one index.
+func (s Set) unionAligned(o Set) Set {
+	var runs []*run
+	for i, r := range s.b.runs {
+		u := r.union(o.b.runs[i])
+		if u != r && runs == nil {
+			runs = slices.Clone(s.b.runs)
+		}
+		if runs != nil {
+			runs[i] = u
+		}
+	}
+	switch {
+	case runs == nil:
+		return s
+	case slices.Equal(runs, o.b.runs):
+		return o
+	}
+	return makeSet(s.b.idx, runs)
+}
+
 // Subtract returns the GTIDs of s that are not in o.
 func (s Set) Subtract(o Set) Set {
 	switch {
@@ -144,7 +169,10 @@ func (s Set) Subtract(o Set) Set {
 	case s.b == nil || o.b == nil:
 		return s
 	}
-	m := merge{size: len(s.b.runs)}
+	var m merge
+	if len(o.b.runs) < len(s.b.runs)/2 {
+		m.size = len(s.b.runs) // most of s stays; else often little does
+	}
 	from := 0
 	for i, r := range s.b.runs {
 		k, ok := o.b.idx.find(&s.b.idx.src[i], from)
@@ -192,12 +220,24 @@ func (s Set) Add(g GTID) Set {
 // interval or the tag is not valid.
 func (s Set) AddInterval(src Source, iv Interval) Set {
 	checkInterval(iv)
-	if r := s.find(&src); r != nil && r.covers(iv) {
+	if s.b == nil {
+		checkTag(src.Tag)
+		return makeSet(newIndex([]Source{src}), []*run{single(iv)})
+	}
+	i, ok := s.b.idx.find(&src, 0)
+	if !ok {
+		checkTag(src.Tag)
+		runs := make([]*run, 0, len(s.b.runs)+1)
+		runs = append(append(append(runs, s.b.runs[:i]...), single(iv)), s.b.runs[i:]...)
+		return makeSet(s.b.idx.with(i, src), runs)
+	}
+	r := s.b.runs[i].add(iv)
+	if r == s.b.runs[i] {
 		return s
 	}
-	b := NewBuilder(s)
-	b.AddInterval(src, iv)
-	return b.Set()
+	runs := slices.Clone(s.b.runs)
+	runs[i] = r
+	return makeSet(s.b.idx, runs)
 }
 
 // order compares the next source of a with that of b; a list that has ended
@@ -243,31 +283,13 @@ func (m *merge) set(a, b *body) Set {
 		return Set{}
 	}
 	for _, x := range [2]*body{a, b} {
-		if x == nil || len(x.runs) != len(m.runs) || !sameSources(x.idx.src, m.src) {
+		if x == nil || len(x.runs) != len(m.runs) || !slices.Equal(x.idx.src, m.src) {
 			continue
 		}
-		if sameRuns(x.runs, m.runs) {
+		if slices.Equal(x.runs, m.runs) {
 			return Set{b: x}
 		}
 		return makeSet(x.idx, m.runs)
 	}
 	return makeSet(newIndex(m.src), m.runs)
-}
-
-func sameSources(a, b []Source) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
-}
-
-func sameRuns(a, b []*run) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

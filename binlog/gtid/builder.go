@@ -86,7 +86,7 @@ func (b *Builder) Add(g GTID) bool {
 	src := Source{UUID: g.UUID, Tag: g.Tag}
 	i, ok := b.find(&src)
 	if !ok {
-		b.insert(i, src, &run{last: Interval{g.Seq, g.Seq}, count: 1})
+		b.insert(i, src, single(Interval{g.Seq, g.Seq}))
 		return true
 	}
 	switch r := b.runs[i]; {
@@ -106,7 +106,7 @@ func (b *Builder) AddInterval(src Source, iv Interval) {
 	checkInterval(iv)
 	i, ok := b.find(&src)
 	if !ok {
-		b.insert(i, src, &run{last: iv, count: iv.Len()})
+		b.insert(i, src, single(iv))
 		return
 	}
 	r := b.runs[i]
@@ -116,7 +116,7 @@ func (b *Builder) AddInterval(src Source, iv Interval) {
 		}
 		return
 	}
-	b.replace(i, r.union(&run{last: iv, count: iv.Len()}))
+	b.replace(i, r.union(single(iv)))
 }
 
 // AddSet adds all of s.
@@ -134,6 +134,11 @@ func (b *Builder) AddSet(s Set) {
 		return
 	}
 	for k, r := range s.b.runs {
+		if len(r.head) == 0 {
+			// One interval: most often the next, which a union would copy for.
+			b.AddInterval(s.b.idx.src[k], r.last)
+			continue
+		}
 		i, _ := b.find(&s.b.idx.src[k])
 		b.replace(i, b.runs[i].union(r))
 	}

@@ -211,6 +211,14 @@ func TestAlgebraModel(t *testing.T) {
 			}
 		}
 		check(t, "limit", a.Limit(n), limited)
+		src, iv := drawSource(t), drawInterval(t)
+		more := ma.clone()
+		for seq := iv.First; seq <= iv.Last; seq++ {
+			more[gtid.GTID{UUID: src.UUID, Tag: src.Tag, Seq: seq}] = true
+		}
+		check(t, "add interval", a.AddInterval(src, iv), more)
+		one := gtid.GTID{UUID: src.UUID, Tag: src.Tag, Seq: iv.First}
+		check(t, "add", a.Add(one), union(ma, model{one: true}))
 		check(t, "a afterwards", a, ma)
 		check(t, "b afterwards", b, mb)
 	})
@@ -309,6 +317,13 @@ func TestBuilderModel(t *testing.T) {
 			case 7:
 				if len(snaps) > 0 {
 					s := rapid.SampledFrom(snaps).Draw(t, "from")
+					if rapid.Bool().Draw(t, "with one more") {
+						// The set's own addition shares with the snapshot, too.
+						src := pool[rapid.IntRange(0, 2).Draw(t, "of")]
+						g := gtid.GTID{UUID: src.UUID, Tag: src.Tag, Seq: rapid.Int64Range(1, modelMax).Draw(t, "seq")}
+						s = snapshot{s.set.Add(g), union(s.m, model{g: true})}
+						snaps = append(snaps, s)
+					}
 					owners = append(owners, &owner{gtid.NewBuilder(s.set), s.m.clone()})
 				}
 			default:

@@ -29,6 +29,9 @@ func newRun(ivs []Interval) *run {
 	return r
 }
 
+// single returns a run of one interval.
+func single(iv Interval) *run { return &run{last: iv, count: iv.Len()} }
+
 func (r *run) len() int { return len(r.head) + 1 }
 
 func (r *run) at(i int) Interval {
@@ -235,6 +238,21 @@ func (r *run) union(o *run) *run {
 		}
 	}
 	return newRun(out)
+}
+
+// add returns a run with the numbers of iv as well, r itself when it has them.
+func (r *run) add(iv Interval) *run {
+	if iv.First < r.last.First || iv.First > r.last.Last+1 {
+		return r.union(single(iv))
+	}
+	if iv.Last <= r.last.Last {
+		return r
+	}
+	return &run{
+		head:  r.head,
+		last:  Interval{r.last.First, iv.Last},
+		count: r.count + uint64(iv.Last-r.last.Last),
+	}
 }
 
 // subtract returns a run without the numbers of o: nil when nothing is left, r

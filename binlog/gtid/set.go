@@ -106,7 +106,7 @@ func (s Set) Max(src Source) int64 {
 }
 
 // Intervals returns the intervals of src, ascending and not touching, nil when
-// there are none. The caller must not modify the slice.
+// there are none. The slice is a copy; [Set.All] makes none.
 func (s Set) Intervals(src Source) []Interval {
 	r := s.find(&src)
 	if r == nil {

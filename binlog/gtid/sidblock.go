@@ -27,7 +27,8 @@ const (
 // EncodeSIDBlock appends MySQL's own encoding of s to dst and returns it: the
 // body of a PREVIOUS_GTIDS_LOG_EVENT, and the set in a COM_BINLOG_DUMP_GTID.
 // A set without tags is written in the format that every server since 5.6
-// reads, one with tags in that of 8.3 and later, as the server chooses too.
+// reads, one with tags in that of 8.3 and later. (A server that has seen a tag
+// anywhere writes the latter for sets without tags as well.)
 func (s Set) EncodeSIDBlock(dst []byte) []byte {
 	var header uint64
 	tagged := s.HasTags()
@@ -74,7 +75,7 @@ func (s Set) HasTags() bool {
 // of b and returns what follows it. As in the server, sources may come in any
 // order and repeat, the intervals of one must ascend with gaps between them.
 // Anything else is an error that wraps [ErrCorrupt]. The set does not refer to
-// b. Memory is bounded by a small multiple of the length of b.
+// b. Memory is bounded by a multiple (less than a hundred) of the length of b.
 func DecodeSIDBlock(b []byte) (Set, []byte, error) {
 	if len(b) < sidHeaderBytes {
 		return Set{}, nil, corrupt(len(b), "header cut off")

@@ -69,8 +69,8 @@ func (r *run) appendBinary(dst []byte) []byte {
 
 // DecodeBinary reads a set that [Set.AppendBinary] wrote at the start of b and
 // returns what follows it. Anything else is an error that wraps [ErrCorrupt].
-// The set does not refer to b. Memory is bounded by a small multiple of the
-// length of b, whatever b says.
+// The set does not refer to b. Memory is bounded by a multiple (less than a
+// hundred) of the length of b, whatever b says.
 func DecodeBinary(b []byte) (Set, []byte, error) {
 	d := decoder{in: b}
 	var a assembly
@@ -182,6 +182,7 @@ func (d *decoder) tag() (string, error) {
 }
 
 func (d *decoder) intervals(a *assembly) error {
+	const maxSeq = uint64(MaxSeq)
 	at := d.pos
 	n, err := d.count(minIntervalBytes)
 	if err != nil {
@@ -190,7 +191,7 @@ func (d *decoder) intervals(a *assembly) error {
 	if n == 0 {
 		return corrupt(at, "source without intervals")
 	}
-	floor := int64(1)
+	floor := uint64(1)
 	for range n {
 		at := d.pos
 		skip, err := d.uvarint()
@@ -201,13 +202,14 @@ func (d *decoder) intervals(a *assembly) error {
 		if err != nil {
 			return err
 		}
-		// Kept unsigned and apart, so that no sum can overflow.
-		if floor > MaxSeq || skip > uint64(MaxSeq-floor) || more > uint64(MaxSeq-floor)-skip {
+		// Subtractions only, so that nothing overflows; floor is unsigned
+		// because it may lie two beyond MaxSeq.
+		if floor > maxSeq || skip > maxSeq-floor || more > maxSeq-floor-skip {
 			return corrupt(at, "sequence number out of range")
 		}
-		first := floor + int64(skip)
-		last := first + int64(more)
-		a.add(Interval{first, last})
+		first := floor + skip
+		last := first + more
+		a.add(Interval{int64(first), int64(last)})
 		floor = last + 2
 	}
 	return nil

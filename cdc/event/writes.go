@@ -120,10 +120,13 @@ type Message struct {
 	Header
 	First uint64
 	Items []Item
+	// Digest is [DigestOf] the message as it was read: the Prev of the next
+	// one. DecodeMessage sets it; it is not part of the wire form.
+	Digest [16]byte
 }
 
 // Item is one of: *Transaction, *Chunk, *Hole, *Announcement, *Checkpoint,
-// *Definitions.
+// *Definitions, *Part.
 type Item interface{ item() }
 
 func (*Transaction) item()  {}
@@ -132,6 +135,7 @@ func (*Hole) item()         {}
 func (*Announcement) item() {}
 func (*Checkpoint) item()   {}
 func (*Definitions) item()  {}
+func (*Part) item()         {}
 
 // Chunk carries a part of the scopes of a transaction that is too large for one
 // message. Chunks of one transaction follow each other without anything between
@@ -225,3 +229,16 @@ type Checkpoint struct {
 // Definitions names definitions that became usable without a transaction of
 // their own (a look-up that the tail has passed, rules §4.4).
 type Definitions struct{ Defs []DefRef }
+
+// Part carries a piece of an announcement, a hole, a checkpoint or a list of
+// definitions that is too large for one message. A message with a Part has
+// nothing else, and the Parts of one item follow each other without anything
+// between. A follower puts them together and hands on one message, with the
+// header and the digest of the last part's; handlers never see a Part. All
+// parts have the ordinal of their item.
+type Part struct {
+	Number uint32   // from 0
+	Total  uint32   // how many parts there are
+	Digest [16]byte // DigestOf the whole: the same in each part
+	Bytes  []byte   // of [EncodeItems]
+}

@@ -1,0 +1,151 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// validName tells whether s can be part of stream names and metrics labels.
+func validName(s string) bool {
+	for _, r := range s {
+		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 64
+}
+
+// checkAddr says what is wrong with a host:port, or nothing.
+func checkAddr(s string) string {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Sprintf("%q is no host:port", s)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Sprintf("%q: the port must be a number from 0 to 65535", s)
+	}
+	if strings.ContainsAny(host, " /") {
+		return fmt.Sprintf("%q: %q is no host name", s, host)
+	}
+	return ""
+}
+
+// IsLoopback tells whether a listen address can be reached from this machine
+// alone. A name other than localhost counts as reachable from elsewhere.
+func IsLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+func (c *Config) checkServers(add func(path, message string)) {
+	if len(c.Servers) == 0 {
+		add("servers", "at least one server is needed")
+	}
+	names, addrs := map[string]int{}, map[string]int{}
+	for i, s := range c.Servers {
+		at := fmt.Sprintf("servers[%d]", i)
+		if s.Name != "" && !validName(s.Name) {
+			add(at+".name", fmt.Sprintf("%q may hold letters, digits, - and _ only, 64 at most", s.Name))
+		}
+		if j, dup := names[s.Name]; dup && s.Name != "" {
+			add(at+".name", fmt.Sprintf("%q is the name of servers[%d] too", s.Name, j))
+		}
+		names[s.Name] = i
+		for _, a := range []struct{ key, value string }{{".addr", s.Addr}, {".app_addr", s.AppAddr}} {
+			if why := checkAddr(a.value); a.value != "" && why != "" {
+				add(at+a.key, why)
+			}
+		}
+		if j, dup := addrs[s.Addr]; dup && s.Addr != "" {
+			add(at+".addr", fmt.Sprintf("%q is the address of servers[%d] too", s.Addr, j))
+		}
+		addrs[s.Addr] = i
+		if s.Password != "" && s.PasswordFile != "" {
+			add(at+".password_file", "password is given too: name one of them")
+		}
+	}
+}
+
+func (c *Config) checkListen(add func(path, message string)) {
+	for _, l := range []struct{ path, addr string }{{"listen.http", c.Listen.HTTP}, {"listen.resp", c.Listen.RESP}} {
+		if l.addr == "off" {
+			continue
+		}
+		if why := checkAddr(l.addr); why != "" {
+			add(l.path, why+`; or "off"`)
+			continue
+		}
+		if !IsLoopback(l.addr) && len(c.Auth.Tokens)+len(c.Auth.Clients) == 0 {
+			add(l.path, fmt.Sprintf("%q is not on loopback, so auth is needed: add auth.tokens or auth.clients", l.addr))
+		}
+	}
+	if p := c.Listen.Pprof; p != "" {
+		if why := checkAddr(p); why != "" {
+			add("listen.pprof", why)
+		} else if !IsLoopback(p) {
+			add("listen.pprof", fmt.Sprintf("%q is not on loopback; profiles are for this machine only", p))
+		}
+	}
+	t := c.Listen.TLS
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		add("listen.tls", "cert_file and key_file go together")
+	}
+	if t.ClientCAFile != "" && t.CertFile == "" {
+		add("listen.tls.client_ca_file", "needs cert_file and key_file too")
+	}
+}
+
+func (c *Config) checkAuth(add func(path, message string)) {
+	roles := func(at string, list []string) {
+		for _, r := range list {
+			switch r {
+			case "read", "write-session", "operate", "rows":
+			default:
+				add(at+".roles", fmt.Sprintf("%q is no role; roles are read, write-session, operate, rows", r))
+			}
+		}
+	}
+	for i, t := range c.Auth.Tokens {
+		at := fmt.Sprintf("auth.tokens[%d]", i)
+		roles(at, t.Roles)
+		switch {
+		case t.Token == "" && t.TokenFile == "":
+			add(at, "token or token_file is needed")
+		case t.Token != "" && t.TokenFile != "":
+			add(at+".token_file", "token is given too: name one of them")
+		}
+	}
+	for i, cl := range c.Auth.Clients {
+		roles(fmt.Sprintf("auth.clients[%d]", i), cl.Roles)
+	}
+	if len(c.Auth.Clients) > 0 && c.Listen.TLS.ClientCAFile == "" {
+		add("auth.clients", "needs listen.tls.client_ca_file")
+	}
+}
+
+func checkGroupColumns(table string, columns []string, add func(path, message string)) {
+	path := "keys." + table
+	if schema, name, ok := strings.Cut(table, "."); !ok || schema == "" || name == "" {
+		add(path, fmt.Sprintf("%q is no schema.table", table))
+	}
+	if len(columns) == 0 {
+		add(path, "no columns are named")
+	}
+	seen := map[string]bool{}
+	for _, c := range columns {
+		if c == "" || seen[strings.ToLower(c)] {
+			add(path, fmt.Sprintf("column %q is empty or named twice", c))
+		}
+		seen[strings.ToLower(c)] = true
+	}
+}

@@ -1,0 +1,202 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/cmd/internal/config"
+)
+
+const small = "cluster: shop\nservers:\n  - {name: a, addr: \"127.0.0.1:3306\"}\n"
+
+func env(vars map[string]string) func(string) (string, bool) {
+	return func(k string) (string, bool) { v, ok := vars[k]; return v, ok }
+}
+
+func TestDefaults(t *testing.T) {
+	c, err := config.Parse("f", []byte(small), env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Confirm.MinInterval, time.Millisecond; got != want {
+		t.Errorf("confirm.min_interval: got %v, want %v", got, want)
+	}
+	if got, want := c.Servers[0].User, "tidegate"; got != want {
+		t.Errorf("servers[0].user: got %q, want %q", got, want)
+	}
+	if got, want := c.NATS.MaxBytes, config.Bytes(2<<30); got != want {
+		t.Errorf("nats.max_bytes: got %d, want %d", got, want)
+	}
+	if got, want := c.Listen.HTTP, "127.0.0.1:7400"; got != want {
+		t.Errorf("listen.http: got %q, want %q", got, want)
+	}
+}
+
+func TestProblemsComeAllAtOnceWithLines(t *testing.T) {
+	text := `cluster: sh op
+servers:
+  - {name: a, addr: "127.0.0.1:3306"}
+  - name: a
+    addr: nowhere
+    weight: -1
+    passwrd: x
+  - {name: c, addr: "127.0.0.1:3306", password: "${NO_SUCH}"}
+listen:
+  http: "0.0.0.0:7400"
+  pprof: "10.1.2.3:6060"
+router:
+  tick: 3 s
+  lease: 60ms
+index: 7
+keys:
+  posts: []
+`
+	_, err := config.Parse("tidegate.yaml", []byte(text), env(nil))
+	var all *config.Errors
+	if !errors.As(err, &all) {
+		t.Fatalf("got %v, want *Errors", err)
+	}
+	want := []struct {
+		line int
+		path string
+		part string
+	}{
+		{1, "cluster", "letters"},
+		{4, "servers[1].name", "servers[0]"},
+		{5, "servers[1].addr", "host:port"},
+		{6, "servers[1].weight", "0 to 1000"},
+		{7, "servers[1].passwrd", "unknown key; known here: name, addr"},
+		{8, "servers[2].password", "NO_SUCH"},
+		{8, "servers[2].addr", "servers[0]"},
+		{10, "listen.http", "auth is needed"},
+		{11, "listen.pprof", "loopback"},
+		{13, "router.tick", "a duration"},
+		{15, "index", "keys are expected"},
+		{17, "keys.posts", "schema.table"},
+	}
+	for _, w := range want {
+		found := false
+		for _, p := range all.Problems {
+			found = found || p.Line == w.line && p.Path == w.path && strings.Contains(p.Message, w.part)
+		}
+		if !found {
+			t.Errorf("no problem at line %d, %s, with %q in:\n%v", w.line, w.path, w.part, err)
+		}
+	}
+}
+
+func TestOneProblemEach(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"empty file":            {"", "no YAML mapping"},
+		"no mapping":            {"- 1\n", "keys are expected"},
+		"broken yaml":           {"a: [", "no YAML mapping"},
+		"two documents":         {small + "---\n" + small, "second document"},
+		"named twice":           {small + "cluster: x\n", "named twice"},
+		"no servers":            {"cluster: x\nservers: []\n", "at least one server"},
+		"cluster missing":       {"servers: [{name: a, addr: \"h:1\"}]\n", "cluster: is required"},
+		"unfinished variable":   {"cluster: \"${X\"\nservers: [{name: a, addr: \"h:1\"}]\n", "${ without a name"},
+		"role unknown":          {small + "auth: {tokens: [{name: x, token: y, roles: [admin]}]}\n", "\"admin\" is no role"},
+		"token missing":         {small + "auth: {tokens: [{name: x, roles: [read]}]}\n", "token or token_file"},
+		"secret file missing":   {small + "auth: {tokens: [{name: x, token_file: /nonexistent/t, roles: [read]}]}\n", "read secret"},
+		"replicas need cluster": {small + "nats: {replicas: 3}\n", "needs an external NATS"},
+		"follow unknown":        {"cluster: x\nservers: [{name: a, addr: \"h:1\", follow: maybe}]\n", "one of binlog, executed"},
+		"group column twice":    {small + "keys: {app.posts: [a, A]}\n", "named twice"},
+		"lease too short":       {small + "router: {tick: 1s, lease: 1s}\n", "more than two ticks"},
+		"half of TLS":           {small + "listen: {tls: {cert_file: x}}\n", "go together"},
+		"size wrong":            {small + "nats: {max_bytes: 3 elephants}\n", "a size such as"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Parse("f", []byte(c.text), env(nil))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestEnvironmentAndSecrets(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "pw")
+	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := "cluster: ${C}x$${C}\nservers:\n  - {name: a, addr: \"h:1\", password_file: " + file + "}\n"
+	_, err := config.Parse("f", []byte(text), env(map[string]string{"C": "${C}"}))
+	if err == nil || !strings.Contains(err.Error(), `"${C}x${C}"`) {
+		t.Errorf("an expanded value must not be expanded again: %v", err)
+	}
+	c, err := config.Parse("f", []byte(strings.Replace(text, "${C}x$${C}", "${C}", 1)), env(map[string]string{"C": "shop"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Servers[0].Password.Reveal(); got != "s3cret" || c.Cluster != "shop" {
+		t.Errorf("got password %q and cluster %q", got, c.Cluster)
+	}
+	if s := c.Servers[0].Password.String(); strings.Contains(s, "s3cret") {
+		t.Errorf("the secret shows: %s", s)
+	}
+}
+
+func TestExampleLoads(t *testing.T) {
+	c, err := config.Parse("example", []byte(config.Example()), env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Servers) != 2 {
+		t.Errorf("got %d servers", len(c.Servers))
+	}
+}
+
+// Every key of the struct has a name and says what it is, so that the
+// reference is complete.
+func TestReferenceIsComplete(t *testing.T) {
+	ref := config.Reference()
+	var walk func(reflect.Type)
+	walk = func(typ reflect.Type) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			if f.Tag.Get("yaml") == "" || f.Tag.Get("doc") == "" {
+				t.Errorf("%s.%s has no yaml or doc tag", typ.Name(), f.Name)
+			}
+			if !strings.Contains(ref, f.Tag.Get("yaml")+"` |") {
+				t.Errorf("%s.%s is not in the reference", typ.Name(), f.Name)
+			}
+			ft := f.Type
+			if ft.Kind() == reflect.Slice {
+				ft = ft.Elem()
+			}
+			if ft.Kind() == reflect.Struct {
+				walk(ft)
+			}
+		}
+	}
+	walk(reflect.TypeFor[config.Config]())
+}
+
+func TestConfigMarkdownIsCurrent(t *testing.T) {
+	text, err := os.ReadFile("../../CONFIG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), config.Reference()) {
+		t.Error("cmd/CONFIG.md does not hold the reference: go run ./cmd/tidegate config --reference prints it")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(small))
+	f.Add([]byte(config.Example()))
+	f.Add([]byte("a: &x [*x]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := config.Parse("f", text, env(nil))
+		if (c == nil) == (err == nil) {
+			t.Fatalf("config %v with error %v", c, err)
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/cmd/internal/progress"
+	"tidegate/testenv"
+)
+
+// sandboxServer is one server in the output of sandbox --json.
+type sandboxServer struct {
+	Name   string `json:"name"`
+	Addr   string `json:"addr"`
+	Socket string `json:"socket"`
+	Role   string `json:"role"` // at the start
+}
+
+func sandboxCommand() *cobra.Command {
+	var replicas int
+	var chain, asJSON bool
+	var dir string
+	c := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Start real MySQL servers to play with, and print a configuration for them",
+		Long: `Starts a primary and replicas on free loopback ports (MySQL is fetched into the
+cache folder the first time; no root is needed), prints a configuration that
+fits them, and keeps them running until Ctrl-C. Nothing stays behind but the
+cache, and what --dir names.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if replicas < 0 || replicas > 25 {
+				return fmt.Errorf("sandbox: --replicas is %d, it must be 0 to 25", replicas)
+			}
+			ctx := cmd.Context()
+			bar := progress.New(os.Stderr)
+			servers, err := testenv.Start(ctx, testenv.Options{
+				Provisioning: testenv.Provisioning{Progress: bar.Step},
+				Servers:      replicas + 1, Chain: chain, Dir: dir,
+			})
+			bar.Done()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printSandboxJSON(cmd.OutOrStdout(), servers)
+			} else {
+				printSandboxConfig(cmd.OutOrStdout(), servers)
+			}
+			if err == nil {
+				<-ctx.Done()
+			}
+			if closeErr := servers.Close(); err == nil {
+				err = closeErr
+			}
+			return err
+		},
+	}
+	c.Flags().IntVar(&replicas, "replicas", 2, "how many replicas")
+	c.Flags().BoolVar(&chain, "chain", false, "each replica follows the one before it instead of the primary")
+	c.Flags().StringVar(&dir, "dir", "", "keep the servers' folders here (default: a temporary folder, removed at the end)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of a configuration")
+	return c
+}
+
+func printSandboxJSON(w io.Writer, c *testenv.Cluster) error {
+	var out struct {
+		Version  string          `json:"version"`
+		User     string          `json:"user"`
+		Password string          `json:"password"`
+		Servers  []sandboxServer `json:"servers"`
+	}
+	out.Version, out.User, out.Password = c.MySQL.Version, testenv.TidegateUser, testenv.TidegatePassword
+	for _, s := range c.Servers() {
+		role := "replica"
+		if s == c.Primary() {
+			role = "primary"
+		}
+		out.Servers = append(out.Servers, sandboxServer{s.Name(), s.Addr(), s.Socket(), role})
+	}
+	return json.NewEncoder(w).Encode(out)
+}
+
+func printSandboxConfig(w io.Writer, c *testenv.Cluster) {
+	fmt.Fprintf(w, "# MySQL %s; primary: %s. Save as tidegate.yaml, then: tidegate run -c tidegate.yaml\n", c.MySQL.Version, c.Primary().Name())
+	fmt.Fprintf(w, "# Write as an application: mysql --protocol=tcp -h 127.0.0.1 -P %d -u %s -p%s %s\n", c.Primary().Port(), testenv.AppUser, testenv.AppPassword, testenv.AppDatabase)
+	fmt.Fprintf(w, "# Ctrl-C ends the servers.\ncluster: sandbox\ndata_dir: ./tidegate-data\nservers:\n")
+	for _, s := range c.Servers() {
+		fmt.Fprintf(w, "  - {name: %s, addr: %q, user: %s, password: %s}\n", s.Name(), s.Addr(), testenv.TidegateUser, testenv.TidegatePassword)
+	}
+}

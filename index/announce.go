@@ -1,0 +1,85 @@
+package index
+
+import (
+	"fmt"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+)
+
+// announce takes the run of the primary from which the writer writes from here
+// on, and what was lost on the way (rules §6.2, §10).
+func (ix *Index) announce(a *event.Announcement, v event.Version) error {
+	if a.History != ix.history {
+		return fmt.Errorf("history %d is announced without its checkpoint, at history %d: %w", a.History, ix.history, ErrDiscontinuity)
+	}
+	ix.n.Announcements++
+	old := ix.announced
+	same := old != nil && old.Server == a.Server && old.ServerUUID == a.ServerUUID && old.Epoch == a.Epoch
+	if old == nil || old.ServerUUID != a.ServerUUID || !a.NewlyLost.IsEmpty() {
+		ix.failover = v
+	}
+	if !a.NewlyLost.IsEmpty() {
+		ix.lossAt = v
+	}
+	ix.announced = a
+	ix.lose(a, v, same)
+	ix.setGroups(a.Groups)
+	if same {
+		ix.explained = ix.explained.Union(a.Executed)
+	} else {
+		// What an earlier primary had explains nothing of this one's history, and
+		// is not asked of it (rules §6.2: lost aside).
+		ix.clk.executed = ix.clk.executed.Intersect(a.Executed)
+		ix.explained = a.Executed
+	}
+	ix.clk.anonymous, ix.clk.refused = false, ""
+	ix.pending.announced = true
+	ix.reassess()
+	ix.opt.Log.Info("primary announced", "server", a.Server, "epoch", uint64(a.Epoch), "version", uint64(v),
+		"newly_lost", a.NewlyLost.Count(), "lost", ix.lost.Count())
+	return nil
+}
+
+// lose takes what an announcement says is lost out of D and H, and moves the
+// records that it wrote to the announcement's version: nobody knows what the
+// rows show until everything up to there is confirmed.
+func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
+	gone := a.Lost.Union(a.NewlyLost)
+	if !gone.IsEmpty() {
+		ix.d.Remove(gone)
+		ix.h.Remove(gone)
+		ix.dh.Remove(gone)
+		if ranges := ix.ord.remove(gone); len(ranges) > 0 {
+			ix.pending.ordinals = true
+			ix.tab.move(ranges, v, func(a, b uint64) {
+				ix.n.RecordsMoved++
+				if ix.pending.on {
+					ix.pending.words(a, b, v)
+				}
+			})
+		}
+	}
+	ix.lost = a.Lost
+	if p := ix.clk.newest; same && p != nil {
+		// A counted E of this very run has shown them since.
+		ix.lost = ix.lost.Subtract(p.e)
+	}
+}
+
+// setGroups notes the group columns that are recorded, and since when.
+func (ix *Index) setGroups(list []event.GroupColumn) {
+	fold := ix.announced != nil && ix.announced.FoldNames
+	m := make(map[key.Digest]gtid.Set, len(list))
+	for i := range list {
+		g := &list[i]
+		schema, table := g.Schema, g.Table
+		if fold {
+			schema, table = key.FoldName(schema), key.FoldName(table)
+		}
+		scopes := ix.hasher.Table(schema, table)
+		m[scopes.Group(key.FoldName(g.Column)).AllRows] = g.Before
+	}
+	ix.groups, ix.groupList = m, list
+}

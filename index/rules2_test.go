@@ -1,0 +1,156 @@
+package index_test
+
+import (
+	"testing"
+
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+	"tidegate/index"
+)
+
+// TestRule2Confirmed: C(X) is what X executed and showed, cut to what the
+// stream has given; of the announced primary it is executed (rules §2.2).
+func TestRule2Confirmed(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.write(tx("a:11", 1), tx("a:12", 2))
+	w.newTick()
+	w.state("a", "a:1-14")
+	w.state("b", "a:1-13")
+	w.state("c", "a:1-12", func(s *event.ServerState) { s.Unproven = set(t, "a:3,a:12") })
+	w.wantSet("C(a)", w.snap().Confirmed(w.at("a")), "a:1-14")
+	w.wantSet("C(b)", w.snap().Confirmed(w.at("b")), "a:1-12")
+	w.wantSet("C(c)", w.snap().Confirmed(w.at("c")), "a:1-2,a:4-11")
+
+	w.write(tx("a:13", 3))
+	w.wantSet("C(b) once the stream has it", w.snap().Confirmed(w.at("b")), "a:1-13")
+
+	// A run of the primary that is not announced is confirmed like any server.
+	w.state("a", "a:1-14", func(s *event.ServerState) { s.Epoch = 2 })
+	w.wantSet("C(a) of another epoch", w.snap().Confirmed(w.at("a")), "a:1-13")
+	w.write(&event.Hole{GTIDs: set(t, "a:14")})
+	w.wantSet("C(a) with a hole", w.snap().Confirmed(w.at("a")), "a:1-14")
+}
+
+// TestRule1Epochs: lower epochs are ignored.
+func TestRule1Epochs(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.newTick()
+	w.state("b", "a:1-10", func(s *event.ServerState) { s.Epoch = 5 })
+	w.state("b", "a:1-4", func(s *event.ServerState) { s.Epoch = 4 })
+	w.wantSet("C(b)", w.snap().Confirmed(w.at("b")), "a:1-10")
+	w.state("b", "a:1-4", func(s *event.ServerState) { s.Epoch = 6 })
+	w.wantSet("C(b) of the next epoch", w.snap().Confirmed(w.at("b")), "a:1-4")
+	if s := w.snap().Server(w.at("b")); s.Epoch != 6 {
+		t.Errorf("epoch of b is %d, want 6", s.Epoch)
+	}
+	if s := w.snap().Server(w.at("c")); s != nil {
+		t.Errorf("c was never heard of, and is %v", s)
+	}
+}
+
+// TestRule2Ineligible lists what excludes a server apart from lease and role.
+func TestRule2Ineligible(t *testing.T) {
+	table := key.Digest{5}
+	tests := []struct {
+		name           string
+		change         func(*event.ServerState)
+		reason, detail string
+	}{
+		{"healthy", func(s *event.ServerState) {}, "", ""},
+		{"taint of a table", func(s *event.ServerState) { s.Taints = []event.Taint{{Table: table}} }, "", ""},
+		{"taint as a whole (2.2)", func(s *event.ServerState) {
+			s.Taints = []event.Taint{{All: true, GTID: g("a:3"), Reason: "another identity"}}
+		}, "excluded", "another identity"},
+		{"reason of the tailer (2.4)", func(s *event.ServerState) { s.Excluded = []string{"two channels"} }, "excluded", "two channels"},
+		{"relaxed durability (2.5)", func(s *event.ServerState) { s.Excluded = []string{"epoch_changed: unclean restart"} }, "epoch_changed", "unclean"},
+		{"another history", func(s *event.ServerState) { s.History = 7 }, "catching_up", "history 7"},
+		{"another history, nothing compared", func(s *event.ServerState) { s.History, s.Follow = 0, "executed" }, "", ""},
+		{"errant (2.3)", func(s *event.ServerState) { s.Executed = s.Executed.Union(set(t, "b:1")) }, "excluded", uuidB.String()},
+		{"errant, accounted for by its tailer", func(s *event.ServerState) {
+			s.Executed = s.Executed.Union(set(t, "b:1"))
+			s.Errant = set(t, "b:1")
+		}, "", ""},
+		{"ahead of the stream, known of the primary", func(s *event.ServerState) { s.Executed = set(t, "a:1-12") }, "", ""},
+		{"ahead of all that is known", func(s *event.ServerState) { s.Executed = set(t, "a:1-13") }, "excluded", "accounts for"},
+		{"owned, not yet judged", func(s *event.ServerState) { s.Owned = set(t, "b:1") }, "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := started(t, index.Options{}, "a:1-10")
+			w.newTick()
+			w.state("a", "a:1-11", func(s *event.ServerState) { s.Owned = set(t, "a:12") })
+			w.state("b", "a:1-10", tt.change)
+			w.wantIneligible("b", tt.reason, tt.detail)
+		})
+	}
+}
+
+// TestRule2TableExcluded: tainted and filtered tables are excluded (2.4).
+func TestRule2TableExcluded(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.newTick()
+	w.state("b", "a:1-10", func(s *event.ServerState) {
+		s.Taints = []event.Taint{{Table: key.Digest{1}}, {All: true}}
+		s.FilteredTables = []key.Digest{{2}}
+	})
+	b := w.at("b")
+	for d, want := range map[key.Digest]bool{{1}: true, {2}: true, {3}: false, {}: false} {
+		if got := w.snap().TableExcluded(b, d); got != want {
+			t.Errorf("table %x excluded: %v, want %v", d[:1], got, want)
+		}
+	}
+	w.state("b", "a:1-10")
+	if w.snap().TableExcluded(b, key.Digest{1}) {
+		t.Error("the taint is gone from the state and still excludes")
+	}
+}
+
+// TestRule2Errant: what a server executed and nobody accounts for excludes it
+// until it is explained (2.3).
+func TestRule2Errant(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.state("b", "a:1-12")
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.write(tx("a:11", 1))
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.state("a", "a:1-12")
+	w.wantIneligible("b", "", "")
+
+	// Owned GTIDs are errant only when a probe begun later lacks them.
+	w.newTick()
+	w.state("b", "a:1-12", func(s *event.ServerState) { s.Owned = set(t, "a:13,b:1") })
+	w.wantIneligible("b", "", "")
+	w.state("a", "a:1-12")
+	w.wantIneligible("b", "", "")
+	w.newTick()
+	w.state("a", "a:1-13")
+	w.wantIneligible("b", "excluded", uuidB.String()+":1")
+	w.state("b", "a:1-12", func(s *event.ServerState) { s.Owned = set(t, "a:13,b:1") })
+	w.wantIneligible("b", "excluded", uuidB.String()+":1")
+	w.state("b", "a:1-13")
+	w.wantIneligible("b", "", "")
+}
+
+// TestDuplicateUUID: two live servers with one UUID are both refused.
+func TestDuplicateUUID(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.newTick()
+	w.state("b", "a:1-10")
+	w.state("c", "a:1-10", func(s *event.ServerState) { s.UUID = uuidB })
+	w.wantIneligible("b", "excluded", "server c")
+	w.wantIneligible("c", "excluded", "server b")
+	w.state("c", "a:1-10", func(s *event.ServerState) { s.UUID, s.Alive = uuidB, false })
+	w.wantIneligible("b", "", "")
+	w.wantIneligible("c", "", "")
+
+	// One that is not heard of any more is no twin.
+	w.state("c", "a:1-10", func(s *event.ServerState) { s.UUID = uuidB })
+	w.wantIneligible("b", "excluded", "server c")
+	for range 5 {
+		w.newTick()
+		w.state("b", "a:1-10")
+	}
+	w.wantIneligible("b", "", "")
+}

@@ -1,0 +1,52 @@
+package index
+
+import (
+	"slices"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+)
+
+// openXA is a prepared transaction whose outcome is not known. Its scopes are
+// no records yet: nobody can see the rows (rules §3.1). Eviction never drops it.
+type openXA struct {
+	gtid           gtid.GTID
+	tables, scopes []key.Digest
+}
+
+// prepare keeps the scopes of an XA PREPARE. An XID that is open already was
+// prepared by a transaction that is lost, or is prepared once more after one:
+// what it may make visible is then both.
+func (ix *Index) prepare(t *event.Transaction) {
+	x := &openXA{gtid: t.GTID, tables: slices.Clone(t.Tables), scopes: slices.Clone(t.Scopes)}
+	if old := ix.open[t.XID]; old != nil && old.gtid != t.GTID && ix.dh.Contains(old.gtid) {
+		x.tables = append(x.tables, old.tables...)
+		x.scopes = append(x.scopes, old.scopes...)
+	}
+	ix.open[t.XID] = x
+	ix.pending.xa(t.XID)
+}
+
+// commitXA writes what was prepared under an XID; false: nothing is known of it.
+func (ix *Index) commitXA(xid string, v event.Version) bool {
+	x := ix.open[xid]
+	if x == nil {
+		return false
+	}
+	for i := range x.tables {
+		ix.put(&x.tables[i], v)
+	}
+	for i := range x.scopes {
+		ix.put(&x.scopes[i], v)
+	}
+	ix.dropXA(xid)
+	return true
+}
+
+func (ix *Index) dropXA(xid string) {
+	if _, ok := ix.open[xid]; ok {
+		delete(ix.open, xid)
+		ix.pending.xa(xid)
+	}
+}
