@@ -35,6 +35,7 @@ type respConn struct {
 	ending  atomic.Bool
 	readBy  time.Time // deadline that is set
 	partial bool      // it is for the rest of a command
+	writeBy time.Time
 	ctx     context.Context
 }
 
@@ -205,8 +206,13 @@ func (c *respConn) flush() error {
 	if len(c.w.b) == 0 {
 		return nil
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.s.o.Limits.WriteTimeout)); err != nil {
-		return err
+	// As with reading, the deadline is moved only when much of it has passed.
+	limit := c.s.o.Limits.WriteTimeout
+	if now := time.Now(); c.writeBy.Before(now.Add(limit / 2)) {
+		c.writeBy = now.Add(limit)
+		if err := c.conn.SetWriteDeadline(c.writeBy); err != nil {
+			return err
+		}
 	}
 	_, err := c.conn.Write(c.w.b)
 	if c.w.b = c.w.b[:0]; cap(c.w.b) > maxKeptBytes {
