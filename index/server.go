@@ -66,14 +66,14 @@ func (ix *Index) State(s *event.ServerState) error {
 		ix.opt.Log.Info("a server that is not configured was heard of", "server", s.Server)
 	}
 	sv := ix.servers[i]
-	if old := sv.view.state; old != nil && s.Epoch < old.Epoch {
+	if old := sv.view.state; rule(ruleEpochs) && old != nil && s.Epoch < old.Epoch {
 		return nil
 	}
 	sv.view.state = s
 	sv.tick, sv.tickAt = 0, 0
-	if s.Alive { // losing the pinned connection ends the lease at once
+	if s.Alive || !rule(ruleConnection) { // losing the pinned connection ends the lease at once
 		for k := range s.Ticks {
-			if t := &s.Ticks[k]; t.Router == ix.opt.Router && t.Tick > sv.tick {
+			if t := &s.Ticks[k]; (t.Router == ix.opt.Router || !rule(ruleTicks)) && t.Tick > sv.tick {
 				sv.tick = t.Tick
 			}
 		}
@@ -98,7 +98,7 @@ func (ix *Index) State(s *event.ServerState) error {
 // filters (rules §2.4).
 func (sv *server) setTables(s *event.ServerState) {
 	sv.view.tables = nil
-	if len(s.Taints)+len(s.FilteredTables) == 0 {
+	if len(s.Taints)+len(s.FilteredTables) == 0 || !rule(ruleTaintTable) {
 		return
 	}
 	m := make(map[key.Digest]struct{}, len(s.Taints)+len(s.FilteredTables))
@@ -127,9 +127,9 @@ func (ix *Index) assess(sv *server, anew bool) {
 	if s == nil {
 		return
 	}
-	announced := ix.announcedRun(s) && s.Alive && s.Role == event.RolePrimary
+	announced := ix.announcedRun(s) && s.Alive && s.Role == event.RolePrimary && rule(rulePrimaryShown)
 	proven := sv.executed
-	if !announced {
+	if !announced && rule(ruleUnproven) {
 		proven = sv.executed.Subtract(s.Unproven)
 	}
 	if announced != sv.announced || !proven.ContainsSet(sv.proven) {
@@ -148,7 +148,7 @@ func (ix *Index) assess(sv *server, anew bool) {
 // confirm sets C(X): what is proven, as far as the stream has shown what it
 // means (rules §2.2).
 func (ix *Index) confirm(sv *server) {
-	if sv.announced {
+	if sv.announced || !rule(ruleConfirmedKnown) {
 		sv.view.conf, sv.whole = sv.proven, true
 		return
 	}
@@ -175,7 +175,7 @@ func (ix *Index) grown() {
 		if sv.view.state == nil {
 			continue
 		}
-		if !sv.whole {
+		if !sv.whole || sv.fresh == nil {
 			ix.confirm(sv)
 			ix.setFresh(sv)
 		}
@@ -259,10 +259,10 @@ func (ix *Index) setUnexplained(sv *server) {
 
 // errant tells whether the server has GTIDs that nobody accounts for.
 func (ix *Index) errant(sv *server) gtid.Set {
-	if !sv.unexplained.IsEmpty() {
+	if !sv.unexplained.IsEmpty() && rule(ruleErrant) {
 		return sv.unexplained
 	}
-	if p := ix.clk.newest; p != nil && p.tick > sv.suspectTick {
+	if p := ix.clk.newest; p != nil && p.tick > sv.suspectTick && rule(ruleErrantOwned) {
 		return sv.suspects
 	}
 	return gtid.Set{}
@@ -280,10 +280,10 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 	if s == nil {
 		return "", ""
 	}
-	if sv.twin != "" {
+	if sv.twin != "" && rule(ruleTwin) {
 		return reasonExcluded, "server " + sv.twin + " has the same server_uuid " + s.UUID.String()
 	}
-	if len(s.Excluded) > 0 {
+	if len(s.Excluded) > 0 && rule(ruleTailerExcluded) {
 		detail := strings.Join(s.Excluded, "; ")
 		for _, e := range s.Excluded {
 			if strings.HasPrefix(e, reasonEpochChanged) {
@@ -293,19 +293,19 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 		return reasonExcluded, detail
 	}
 	for i := range s.Taints {
-		if t := &s.Taints[i]; t.All {
+		if t := &s.Taints[i]; t.All && rule(ruleTaintAll) {
 			return reasonExcluded, fmt.Sprintf("tainted as a whole since %s: %s", t.GTID, t.Reason)
 		}
 	}
-	if ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned) {
+	if rule(ruleHoldsLost) && (ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned)) {
 		held := ix.lost.Intersect(sv.executed.Union(sv.owned))
 		return reasonExcluded, "it holds lost transactions: " + held.Limit(shownIntervals).OneLine()
 	}
 	if !sv.announced && s.Follow != followExecuted { // who compares nothing names no history
-		if s.History != ix.history {
+		if s.History != ix.history && rule(ruleHistory) {
 			return reasonCatchingUp, fmt.Sprintf("its state is of history %d, the stream is in %d", s.History, ix.history)
 		}
-		if s.LossSeen < ix.lossAt {
+		if s.LossSeen < ix.lossAt && rule(ruleLossSeen) {
 			return reasonCatchingUp, fmt.Sprintf("its tailer has not compared since the loss at version %d", ix.lossAt)
 		}
 	}
@@ -357,7 +357,7 @@ func (ix *Index) findPrimary() primaryView {
 		return none(reasonNoPrimary, "the announced primary "+a.Server+" was not heard of")
 	}
 	for k, o := range ix.servers {
-		if k != i && o.isLivePrimary() {
+		if k != i && o.isLivePrimary() && rule(rulePrimaryAlone) {
 			if ix.servers[i].isLivePrimary() {
 				return none(reasonNoPrimary, "both "+a.Server+" and "+o.view.name+" are primaries")
 			}
@@ -369,7 +369,7 @@ func (ix *Index) findPrimary() primaryView {
 		return none(reasonNoPrimary, "the announced primary "+a.Server+" is down: "+s.Down)
 	case s.Role != event.RolePrimary:
 		return none(reasonNoPrimary, "the announced primary "+a.Server+" is no primary any more")
-	case !ix.announcedRun(s):
+	case !ix.announcedRun(s) && rule(rulePrimaryRun):
 		return none(reasonCatchingUp, fmt.Sprintf("epoch %d of %s is not announced, epoch %d is", s.Epoch, a.Server, a.Epoch))
 	}
 	return primaryView{i: i, ok: true}
