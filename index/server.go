@@ -34,13 +34,38 @@ type server struct {
 	live bool
 	twin string // another live server with its UUID
 
-	// unexplained is what it executed and neither D, H, the announced primary
-	// nor the server's own list of errant GTIDs accounts for (rules §2.3).
-	unexplained gtid.Set
-	// suspects is the same of what it owns, which is errant only when a counted
-	// probe that began later does not show it either.
-	suspects    gtid.Set
-	suspectTick uint64
+	// What it executed, and what it owns, that nobody accounts for (rules §2.3).
+	executedAlone, ownedAlone accusation
+}
+
+// accusation is GTIDs of a server that neither D, H, the announced primary nor
+// the server's own list of errant ones accounts for.
+type accusation struct {
+	all gtid.Set
+	// old is the part of all that is longest so: since before tick was sent. A
+	// counted probe of a later tick that lacks it too shows that it is errant.
+	old  gtid.Set
+	tick uint64
+}
+
+func (a *accusation) set(all gtid.Set, now uint64) {
+	a.all = all
+	if a.old = a.old.Intersect(all); a.old.IsEmpty() {
+		a.old, a.tick = all, now
+	}
+}
+
+// proven returns what is shown to be errant. What the newest probe has is no
+// part of it.
+func (a *accusation) proven(newest *probe) gtid.Set {
+	if newest != nil && newest.tick > a.tick {
+		return a.old
+	}
+	return gtid.Set{}
+}
+
+func (sv *server) accused() bool {
+	return !sv.executedAlone.all.IsEmpty() || !sv.ownedAlone.all.IsEmpty()
 }
 
 func (ix *Index) addServer(name string) int {
@@ -142,7 +167,7 @@ func (ix *Index) assess(sv *server, anew bool) {
 	}
 	ix.setPrefix(sv)
 	ix.setFresh(sv)
-	ix.setUnexplained(sv)
+	ix.accuse(sv)
 }
 
 // confirm sets C(X): what is proven, as far as the stream has shown what it
@@ -182,8 +207,8 @@ func (ix *Index) grown() {
 		if sv.atEnd {
 			ix.setPrefix(sv)
 		}
-		if !sv.unexplained.IsEmpty() || !sv.suspects.IsEmpty() {
-			ix.setUnexplained(sv)
+		if sv.accused() {
+			ix.accuse(sv)
 			ix.judge(sv)
 		}
 	}
@@ -227,18 +252,18 @@ func (ix *Index) reassess() {
 // explain looks again at what was not accounted for.
 func (ix *Index) explain() {
 	for _, sv := range ix.servers {
-		if !sv.unexplained.IsEmpty() || !sv.suspects.IsEmpty() {
-			ix.setUnexplained(sv)
+		if sv.accused() {
+			ix.accuse(sv)
 			ix.judge(sv)
 		}
 	}
 }
 
-// setUnexplained compares what a server executed and owns with everything that
+// accuse compares what a server executed and owns with everything that
 // accounts for it (rules §2.3).
-func (ix *Index) setUnexplained(sv *server) {
+func (ix *Index) accuse(sv *server) {
 	if sv.announced { // what it has is what there is
-		sv.unexplained, sv.suspects = gtid.Set{}, gtid.Set{}
+		sv.executedAlone, sv.ownedAlone = accusation{}, accusation{}
 		return
 	}
 	dh := ix.dh.Set()
@@ -250,20 +275,26 @@ func (ix *Index) setUnexplained(sv *server) {
 		// it by themselves.
 		return s.Subtract(dh).Subtract(ix.explained).Subtract(sv.view.state.Errant).Subtract(ix.lost)
 	}
-	sv.unexplained = rest(sv.executed)
-	owned := rest(sv.owned)
-	if sv.suspects = sv.suspects.Intersect(owned); sv.suspects.IsEmpty() {
-		sv.suspects, sv.suspectTick = owned, ix.ticks.last
-	}
+	sv.executedAlone.set(rest(sv.executed), ix.ticks.last)
+	sv.ownedAlone.set(rest(sv.owned), ix.ticks.last)
 }
 
-// errant tells whether the server has GTIDs that nobody accounts for.
+// errant returns what excludes the server because nobody accounts for it. While
+// there is a primary, its next probe soon accounts for what is not errant: until
+// then, ignorance is a no (P3). Without one only what is proven counts: replicas
+// may well have applied what the stream lost with the primary, and `eventual` is
+// all that is left of them.
 func (ix *Index) errant(sv *server) gtid.Set {
-	if !sv.unexplained.IsEmpty() && rule(ruleErrant) {
-		return sv.unexplained
+	if rule(ruleErrant) {
+		if ix.primary.ok && !sv.executedAlone.all.IsEmpty() {
+			return sv.executedAlone.all
+		}
+		if e := sv.executedAlone.proven(ix.clk.newest); !e.IsEmpty() {
+			return e
+		}
 	}
-	if p := ix.clk.newest; p != nil && p.tick > sv.suspectTick && rule(ruleErrantOwned) {
-		return sv.suspects
+	if rule(ruleErrantOwned) {
+		return sv.ownedAlone.proven(ix.clk.newest)
 	}
 	return gtid.Set{}
 }
@@ -342,7 +373,15 @@ func (ix *Index) evaluate() {
 			ix.judge(sv)
 		}
 	}
+	was := ix.primary.ok
 	ix.primary = ix.findPrimary()
+	if ix.primary.ok != was {
+		for _, sv := range ix.servers {
+			if sv.accused() {
+				ix.judge(sv)
+			}
+		}
+	}
 }
 
 // findPrimary says who the primary is, or why it is not known (rules §7).
