@@ -85,8 +85,9 @@ func (a *assembler) statement() error {
 		return err
 	}
 	t := &a.txn
-	t.change = true
 	e := classify(&a.query, a.charset(a.query.charset))
+	// FLUSH and the like are logged and change nothing (rules §2.3).
+	t.change = t.change || e.write || !e.understood || e.reach != reachNothing
 	if !e.understood {
 		a.counts.NotUnderstood++
 		t.bad = true

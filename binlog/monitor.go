@@ -258,7 +258,7 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 		if errors.As(err, &refused) && !met {
 			return err
 		}
-		m.counters.sessionsLost.Add(1)
+		m.counters.retries.Add(1)
 		m.publishDown(ctx, err.Error())
 		var again *changedError
 		if errors.As(err, &again) || time.Since(began) > m.o.RetryMax {

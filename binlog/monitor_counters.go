@@ -35,7 +35,8 @@ type MonitorCounters struct {
 	TailRestarts           uint64
 	PurgedJoined           uint64 // GTIDs that joined base because the server's binlog no longer has them
 	Errant                 uint64
-	// Errors of the tail, by what had to happen next.
+	// Errors by what had to happen next: a new connection; the tail of the
+	// server's binlog stopped or lacking purged files, which is read again too.
 	Retries, Stops, Reseeds uint64
 	Compared                uint64 // transactions held against the stream
 	NotShown                uint64 // of them: compared and found without data

@@ -71,7 +71,9 @@ func (h hintHandler) Transaction(ctx context.Context, t *event.Transaction, at P
 			return nil
 		}
 		if m.tr.waiting < m.o.MaxPending {
+			tainted := m.tr.tainted
 			decided := m.tr.sight(seen, s.executed, m.stream())
+			m.logTaintsLocked(tainted)
 			s.tailPassed = at
 			s.advanceLocked(at)
 			if decided && s.executed.Contains(t.GTID) {
@@ -279,6 +281,14 @@ func (s *session) settler(ctx context.Context) {
 	}
 }
 
+// logTaintsLocked reports the newest taint when there are more than before.
+func (m *Monitor) logTaintsLocked(before uint64) {
+	if n := len(m.tr.taints); m.tr.tainted != before && n > 0 {
+		t := &m.tr.taints[n-1]
+		m.log.Warn("server tainted", "all", t.All, "gtid", t.GTID.String(), "why", t.Reason)
+	}
+}
+
 // settleMisses is how many sightings that the stream does not have yet are
 // passed over at each news; the slow lane looks at all.
 const settleMisses = 64
@@ -292,13 +302,10 @@ func (s *session) settle(misses int) {
 	}
 	tainted := m.tr.tainted
 	decided := m.tr.settleSome(m.stream(), misses)
+	m.logTaintsLocked(tainted)
 	if len(decided) > 0 {
 		s.dirty = true
 		m.makeRoomLocked()
-	}
-	if m.tr.tainted != tainted {
-		t := m.tr.taints[len(m.tr.taints)-1]
-		m.log.Warn("server tainted", "all", t.All, "gtid", t.GTID.String(), "why", t.Reason)
 	}
 	m.mu.Unlock()
 	if len(decided) > 0 {

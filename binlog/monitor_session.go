@@ -79,12 +79,12 @@ func (m *Monitor) runSession(ctx context.Context, met *bool) error {
 	if ctx.Err() == nil {
 		m.publishDown(ctx, err.Error())
 	}
+	m.counters.sessionsLost.Add(1)
 	cancel()
 	m.close(s, err)
 	wg.Wait()
-	if closeErr := s.link.close(); closeErr != nil && err == nil {
-		err = closeErr
-	}
+	// The connection is of no use any more; why is in err.
+	_ = s.link.close()
 	return err
 }
 
@@ -398,8 +398,8 @@ func (s *session) targetLocked() gtid.Set {
 // Pauses after waits that proved nothing: a hinted transaction may wait for a
 // semi-synchronous replica for seconds, or never come back after a crash.
 const (
-	freeWaits = 8
-	maxWaitPause  = 100 * time.Millisecond
+	freeWaits    = 8
+	maxWaitPause = 100 * time.Millisecond
 )
 
 // round makes one probe and publishes what it gives.

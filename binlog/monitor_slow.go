@@ -154,7 +154,12 @@ func (s *session) replaceTablesLocked(v tableView) {
 		now[d] = true
 	}
 	for _, d := range s.tables.digests {
-		if name, exists := v.names[d]; exists && !now[d] {
+		name, exists := v.names[d]
+		switch {
+		case !exists || now[d]:
+		case s.m.o.Definitions != nil && !v.judged[d]:
+			v.digests = append(v.digests, d) // not known to be any better
+		default:
 			s.m.tr.taint(event.Taint{Table: d, Name: name, Reason: "was filtered, or kept by another engine, before"})
 		}
 	}

@@ -387,6 +387,37 @@ func TestMonitorFilterRemovedTaints(t *testing.T) {
 	})
 }
 
+func TestMonitorForeignEngine(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.own = []tableFact{{"app", "t", "BLACKHOLE"}}
+		def := event.TableDefinition{Engine: "InnoDB"}
+		def.Schema, def.Table = "app", "t"
+		defs := []event.TableDefinition{def}
+		o := MonitorOptions{Definitions: func() []event.TableDefinition { r.mu.Lock(); defer r.mu.Unlock(); return defs }, TablesInterval: time.Second}
+		r.start(o)
+		st := r.latest()
+		r.want("excluded tables", len(st.FilteredTables), 1)
+		r.end()
+		// After a restart the definitions are not there yet: still excluded.
+		r.mu.Lock()
+		defs = nil
+		r.mu.Unlock()
+		o.Resume = st
+		r.start(o)
+		defer r.end()
+		r.want("excluded tables without definitions", len(r.latest().FilteredTables), 1)
+		r.want("taints without definitions", len(r.latest().Taints), 0)
+		// Mended: what it missed meanwhile nobody knows.
+		r.mu.Lock()
+		defs = []event.TableDefinition{def}
+		r.mu.Unlock()
+		r.s.do(func() { r.s.own = []tableFact{{"app", "t", "InnoDB"}} })
+		r.settle()
+		r.want("excluded tables when mended", len(r.latest().FilteredTables), 0)
+		r.want("taints when mended", len(r.latest().Taints), 1)
+	})
+}
+
 func TestMonitorRefuses(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

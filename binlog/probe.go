@@ -56,7 +56,8 @@ func appendProbeSQL(dst []byte, q probeRequest) []byte {
 		dst = append(dst, "WAIT_FOR_EXECUTED_GTID_SET('"...)
 		dst = append(dst, q.WaitFor.OneLine()...)
 		dst = append(dst, "', "...)
-		dst = strconv.AppendFloat(dst, q.Wait.Seconds(), 'f', 6, 64)
+		// Zero would mean for ever.
+		dst = strconv.AppendFloat(dst, max(q.Wait, time.Microsecond).Seconds(), 'f', 6, 64)
 		dst = append(dst, "), "...)
 	}
 	dst = append(dst, probeColumns...)
@@ -66,11 +67,61 @@ func appendProbeSQL(dst []byte, q probeRequest) []byte {
 	return dst
 }
 
-// probeParser turns rows into probes. Sets that are printed as the time before
-// are not parsed again. It belongs to one goroutine.
+// probeParser turns rows into probes. It belongs to one goroutine.
 type probeParser struct {
-	ownedText, executedText string
-	owned, executed         gtid.Set
+	ownedText string
+	owned     gtid.Set
+	executed  setReader
+}
+
+// setReader reads a set that is printed again and again and changes little: a
+// server prints one source a line, and only lines that changed are parsed. What
+// did not change is shared with the set before, which makes comparing the two
+// cheap as well.
+type setReader struct {
+	text  string
+	lines []string
+	parts []gtid.Set
+	set   gtid.Set
+}
+
+func (r *setReader) read(text string) (gtid.Set, error) {
+	if text == r.text {
+		return r.set, nil
+	}
+	text = strings.Clone(text)
+	lines := strings.Split(text, ",\n")
+	if len(lines) != len(r.lines) {
+		return r.readAll(text, lines)
+	}
+	set, parts := r.set, append([]gtid.Set(nil), r.parts...)
+	for i, line := range lines {
+		if line == r.lines[i] {
+			continue
+		}
+		part, err := gtid.Parse(line)
+		if err != nil || !part.ContainsSet(parts[i]) {
+			return r.readAll(text, lines) // a line that did not just grow
+		}
+		set, parts[i] = set.Union(part), part
+	}
+	r.text, r.lines, r.parts, r.set = text, lines, parts, set
+	return set, nil
+}
+
+func (r *setReader) readAll(text string, lines []string) (gtid.Set, error) {
+	var set gtid.Set
+	parts := make([]gtid.Set, len(lines))
+	for i, line := range lines {
+		part, err := gtid.Parse(line)
+		if err != nil {
+			*r = setReader{}
+			return gtid.Set{}, err
+		}
+		set, parts[i] = set.Union(part), part
+	}
+	r.text, r.lines, r.parts, r.set = text, lines, parts, set
+	return set, nil
 }
 
 // parse reads the columns behind the wait's own.
@@ -94,14 +145,10 @@ func (r *probeParser) parse(cols []string, full bool) (Probe, error) {
 		}
 		r.ownedText, r.owned = strings.Clone(cols[1]), set
 	}
-	if cols[2] != r.executedText {
-		set, err := gtid.Parse(cols[2])
-		if err != nil {
-			return Probe{}, fmt.Errorf("read probe: gtid_executed: %w", err)
-		}
-		r.executedText, r.executed = strings.Clone(cols[2]), set
+	if p.Executed, err = r.executed.read(cols[2]); err != nil {
+		return Probe{}, fmt.Errorf("read probe: gtid_executed: %w", err)
 	}
-	p.Owned, p.Executed = r.owned, r.executed
+	p.Owned = r.owned
 	if p.ReadOnly, err = parseBool(cols[4]); err != nil {
 		return Probe{}, fmt.Errorf("read probe: read_only: %w", err)
 	}

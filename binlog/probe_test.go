@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,52 @@ func TestParseOwned(t *testing.T) {
 	for _, in := range []string{"x:1#2", uuidA + ":0#1", uuidA + ":a b:1#1", uuidA + ":1x#1"} {
 		if got, err := parseOwned(in); err == nil {
 			t.Errorf("parseOwned(%q) = %s, want an error", in, got.OneLine())
+		}
+	}
+}
+
+func TestSetReader(t *testing.T) {
+	// Whatever came before, a text reads as gtid.Parse reads it.
+	texts := []string{
+		"", uuidA + ":1-5", uuidA + ":1-6", uuidA + ":1-6,\n" + uuidB + ":1", uuidA + ":1-7,\n" + uuidB + ":1-2:5",
+		uuidA + ":1-3,\n" + uuidB + ":2:tag:1", uuidB + ":1,\n" + uuidA + ":9", uuidA + ":9,\n" + uuidB + ":1", "", uuidB + ":1-9",
+	}
+	for _, first := range texts {
+		for _, second := range texts {
+			var r setReader
+			for _, text := range []string{first, second} {
+				got, err := r.read(text)
+				if want := mustSet(t, text); err != nil || !got.Equal(want) {
+					t.Errorf("after %q, %q reads as %s (%v)", first, text, got.OneLine(), err)
+				}
+			}
+		}
+	}
+	var r setReader
+	if _, err := r.read(uuidA + ":1-x"); err == nil {
+		t.Error("a malformed set was accepted")
+	}
+	if got, err := r.read(uuidA + ":1"); err != nil || !got.Equal(mustSet(t, uuidA+":1")) {
+		t.Errorf("after an error: %s, %v", got.OneLine(), err)
+	}
+}
+
+func BenchmarkSetReader(b *testing.B) {
+	// 100 sources of 100 intervals, of which one grows.
+	var lines []string
+	for u := range 100 {
+		line := gtid.UUID{1, byte(u)}.String()
+		for i := range 100 {
+			line += fmt.Sprintf(":%d-%d", i*10+1, i*10+5)
+		}
+		lines = append(lines, line)
+	}
+	var r setReader
+	n := 0
+	for b.Loop() {
+		n++
+		if _, err := r.read(strings.Join(lines, ",\n") + fmt.Sprintf(":5000-%d", 5000+n)); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

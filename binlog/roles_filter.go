@@ -170,6 +170,9 @@ type tableView struct {
 	printed []string     // Filtered
 	digests []key.Digest // FilteredTables
 	names   map[key.Digest]string
+	// judged are the tables of which the primary's definition was known, so that
+	// their engine could be compared.
+	judged map[key.Digest]bool
 }
 
 // excludeTables finds the tables that a server can not answer for: filtered by
@@ -177,7 +180,7 @@ type tableView struct {
 // own are the server's tables, known the primary's definitions, dropped ones
 // included or not.
 func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinition, h key.Hasher, foldNames bool) tableView {
-	v := tableView{printed: r.printed(), names: map[key.Digest]string{}}
+	v := tableView{printed: r.printed(), names: map[key.Digest]string{}, judged: map[key.Digest]bool{}}
 	name := func(s string) string {
 		if foldNames {
 			return strings.ToLower(s)
@@ -205,6 +208,7 @@ func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinitio
 			continue
 		}
 		d := consider(t.Schema, t.Table)
+		v.judged[d] = true
 		here, ok := engines[[2]string{t.Schema, t.Table}]
 		if ok && t.Engine != "" && !strings.EqualFold(here, t.Engine) {
 			out[d] = true

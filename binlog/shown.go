@@ -178,11 +178,6 @@ func (t *tracker) restart() {
 	t.order, t.waiting = nil, 0
 }
 
-// proven is what executed suffices for.
-func (t *tracker) proven() gtid.Set {
-	return t.base.Union(t.shown.Set()).Union(t.accepted)
-}
-
 // unproven is the part of executed that is neither base nor shown.
 func (t *tracker) unproven(executed gtid.Set) gtid.Set {
 	if t.follow == FollowExecuted {
@@ -402,6 +397,8 @@ type Acceptance struct {
 	DataSet uint64
 	// Table is the any-row scope of a table whose taint is accepted; zero: none.
 	Table key.Digest
+	// Everything accepts the taints of the server as a whole.
+	Everything bool
 	// GTIDs are accepted one by one: errant ones, and those whose data the
 	// operator vouches for.
 	GTIDs gtid.Set
@@ -409,8 +406,8 @@ type Acceptance struct {
 	// Epoch or before.
 	Restart bool
 	Epoch   event.Epoch
-	// Executed is the server's executed set when the acceptance was given: a
-	// taint that a later transaction makes is a new one.
+	// Executed is the server's executed set as the operator saw it. Table and
+	// Everything cover taints that its transactions made: a later one is new.
 	Executed gtid.Set
 }
 
@@ -418,6 +415,8 @@ func (a *Acceptance) covers(x event.Taint) bool {
 	if a.GTIDs.Contains(x.GTID) {
 		return true
 	}
-	return !x.All && a.Table != (key.Digest{}) && x.Table == a.Table &&
-		(x.GTID.IsZero() || a.Executed.Contains(x.GTID))
+	if x.All && !a.Everything || !x.All && (x.Table != a.Table || a.Table == key.Digest{}) {
+		return false
+	}
+	return x.GTID.IsZero() || a.Executed.Contains(x.GTID)
 }

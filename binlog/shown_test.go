@@ -300,6 +300,24 @@ func TestTrackerAcceptances(t *testing.T) {
 		t.Errorf("taints%s, errant %s", got, tr.errant.OneLine())
 	}
 	wantUnproven(t, tr, uuidA+":1-13,"+uuidB+":1", uuidA+":13")
+	tr.taint(event.Taint{All: true, GTID: mustGTID(t, uuidA+":11")})
+	tr.taint(event.Taint{Table: table(9)}) // a filter's: no transaction made it
+	for _, tt := range []struct {
+		a    Acceptance
+		want string
+	}{
+		{Acceptance{Table: table(9)}, ", table 2, all"},
+		{Acceptance{Table: table(2), Executed: mustSet(t, uuidA+":1-10")}, ", table 2, all"},
+		{Acceptance{Everything: true, Executed: mustSet(t, uuidA+":1-10")}, ", table 2, all"},
+		{Acceptance{Everything: true, Executed: executed}, ", table 2"},
+		{Acceptance{Executed: executed}, ", table 2"},
+	} {
+		tt.a.DataSet = 1
+		tr.acceptances([]Acceptance{tt.a}, 1)
+		if got := printTaints(tr.taints); got != tt.want {
+			t.Errorf("after %+v taints%s, want%s", tt.a, got, tt.want)
+		}
+	}
 }
 
 func TestTrackerTaintsAreBounded(t *testing.T) {
