@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tidegate/cdc/event"
+	"tidegate/cdc/key"
 )
 
 // Fault is how a step breaks.
@@ -163,3 +164,6 @@ type deadStore struct{ store }
 func (deadStore) put(context.Context, string, []byte, uint64) (uint64, error) {
 	return 0, errors.New("this process is dead")
 }
+
+// ForgetSecret puts another secret in the place of the stream's.
+func (c *Conn) ForgetSecret(s key.Secret) { c.secret = s }

@@ -264,8 +264,8 @@ func (f *Follower) follow(ctx context.Context, messages, states <-chan decoded) 
 			if err != nil {
 				return err
 			}
-			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq {
-				return fmt.Errorf("stream has another leader, or is shorter: %w", errDisconnected)
+			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq || info.State.Msgs == 0 {
+				return fmt.Errorf("stream has another leader, is shorter or empty: %w", errDisconnected)
 			}
 			f.caughtUp(info.State.LastSeq)
 		}
@@ -294,24 +294,44 @@ func (f *Follower) lookOldest(ctx context.Context, s jetstream.Stream, first uin
 	if first == f.n.oldestSeq || s.CachedInfo().State.Msgs == 0 {
 		return nil
 	}
-	m, err := s.GetMsg(ctx, first)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil // gone meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	f.n.oldestSeq = first
-	if msg, err := event.DecodeMessage(m.Data); err == nil {
-		for _, it := range msg.Items {
-			if t, ok := it.(*event.Transaction); ok {
-				id := t.Identity()
-				f.n.oldest.Store(&id)
-				return nil
-			}
+	for seq := first; seq < first+oldestReach && seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		id, ok := firstIdentity(m.Data)
+		if ok {
+			f.n.oldest.Store(&id)
+			f.n.oldestSeq = first
+			return nil
 		}
 	}
 	return nil
+}
+
+// oldestReach is how many messages are looked at for the oldest GTID: the
+// first ones may be checkpoints or announcements.
+const oldestReach = 8
+
+func firstIdentity(data []byte) (event.Identity, bool) {
+	m, err := event.DecodeMessage(data)
+	if err != nil {
+		return event.Identity{}, false // who reads it there complains
+	}
+	for _, it := range m.Items {
+		switch v := it.(type) {
+		case *event.Transaction:
+			return v.Identity(), true
+		case *event.Chunk:
+			if v.Last != nil {
+				return v.Last.Identity(), true
+			}
+		}
+	}
+	return event.Identity{}, false
 }
 
 func leaderOf(info *jetstream.StreamInfo) string {

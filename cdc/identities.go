@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -35,20 +36,26 @@ type Identities struct {
 	conn *Conn
 	o    IdentitiesOptions
 
-	mu        sync.Mutex
-	window    map[gtid.GTID]event.Known
-	delivered *gtid.Builder // holes included
-	empty     *gtid.Builder // known to be empty on the primary
-	lost      gtid.Set
-	everLost  gtid.Set
-	lostIDs   map[event.Identity]struct{}
-	history   event.History
-	lossAt    event.Version
-	changed   chan struct{}
-	room      chan struct{}      // closed when the window got room
-	state     *event.ServerState // newest observed
-	anew      chan struct{}      // closed when state belongs to another data set
-	skip      gtid.Set           // needs no comparison
+	mu     sync.Mutex
+	window map[gtid.GTID]event.Known
+	// nameless are delivered GTIDs of which nothing gives an identity: before
+	// the first message, or in a hole without a header. What was forgotten is
+	// not among them: should it be asked for again, for another data set, it is
+	// NotYet until the window begins anew, never waved through (P3).
+	nameless *gtid.Builder
+	empty    *gtid.Builder // of nameless: known to be empty on the primary
+	lost     gtid.Set
+	everLost gtid.Set
+	lostIDs  map[event.Identity]struct{}
+	history  event.History
+	lossAt   event.Version
+	changed  chan struct{}
+	room     chan struct{}      // closed when the window got room
+	state    *event.ServerState // newest observed
+	anew     chan struct{}      // closed when state belongs to another data set
+	skip     gtid.Set           // needs no comparison
+	pruned   time.Time          // when the window was held against skip
+	waiting  bool               // the follower waits for room
 }
 
 // NewIdentities returns an Identities whose Run has to be started. Until it has
@@ -62,7 +69,7 @@ func NewIdentities(c *Conn, o IdentitiesOptions) *Identities {
 
 func (i *Identities) clear() {
 	i.window = map[gtid.GTID]event.Known{}
-	i.delivered, i.empty = &gtid.Builder{}, &gtid.Builder{}
+	i.nameless, i.empty = &gtid.Builder{}, &gtid.Builder{}
 	i.lost, i.everLost, i.lostIDs = gtid.Set{}, gtid.Set{}, map[event.Identity]struct{}{}
 }
 
@@ -77,9 +84,7 @@ func (i *Identities) Observe(s *event.ServerState) {
 		i.anew = make(chan struct{})
 	}
 	i.state = s
-	if len(i.window) >= i.o.Entries {
-		i.pruneLocked()
-	}
+	i.pruneLocked()
 }
 
 // proven is what needs no comparison: base, and what was shown.
@@ -87,18 +92,29 @@ func proven(s *event.ServerState) gtid.Set {
 	return s.Base.Union(s.Executed.Subtract(s.Unproven))
 }
 
-// pruneLocked drops what the newest state proves.
+// pruneEvery bounds how often a full window is gone through: Forget makes room
+// at once, this is for what nobody will compare.
+const pruneEvery = time.Second
+
+// pruneLocked drops from a full window what the newest state proves.
 func (i *Identities) pruneLocked() {
-	if i.state == nil {
+	if i.state == nil || len(i.window) < i.o.Entries || time.Since(i.pruned) < pruneEvery {
 		return
 	}
+	i.pruned = time.Now()
 	i.skip = proven(i.state)
 	for g := range i.window {
 		if i.skip.Contains(g) {
 			delete(i.window, g)
 		}
 	}
-	if len(i.window) < i.o.Entries {
+	i.makeRoomLocked()
+}
+
+// makeRoomLocked lets the follower go on once a tenth of the window is free, so
+// that it does not wake for each entry.
+func (i *Identities) makeRoomLocked() {
+	if len(i.window) < i.o.Entries-i.o.Entries/10 || len(i.window) == 0 {
 		close(i.room)
 		i.room = make(chan struct{})
 	}
@@ -177,7 +193,7 @@ func (i *Identities) Lookup(g gtid.GTID) event.Known {
 	switch {
 	case i.lost.Contains(g):
 		return event.Known{State: event.IsLost}
-	case !i.delivered.Contains(g):
+	case !i.nameless.Contains(g):
 		return event.Known{State: event.NotYet}
 	case i.empty.Contains(g):
 		return event.Known{State: event.EmptyOnPrimary, Flags: event.Empty}
@@ -219,11 +235,11 @@ func (i *Identities) Changed() <-chan struct{} {
 func (i *Identities) Forget(g gtid.GTID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	full := len(i.window) >= i.o.Entries
-	delete(i.window, g)
-	if full && len(i.window) < i.o.Entries {
-		close(i.room)
-		i.room = make(chan struct{})
+	if _, ok := i.window[g]; ok {
+		delete(i.window, g)
+		if i.waiting {
+			i.makeRoomLocked()
+		}
 	}
 }
 
@@ -257,7 +273,7 @@ func (s *identitySink) Start(cp *event.Checkpoint, _ uint64, _ event.Header, _ e
 	defer s.mu.Unlock()
 	s.clear()
 	s.history, s.lossAt = cp.History, cp.LossAt
-	s.delivered.Reset(cp.Delivered)
+	s.nameless.Reset(cp.Delivered)
 	s.empty.Reset(cp.KnownEmpty)
 	s.lose(cp.Lost, cp.LostIDs)
 	s.newsLocked()
@@ -308,28 +324,31 @@ func (s *identitySink) Writes(_ uint64, m *event.Message) error {
 }
 
 func (s *identitySink) transaction(t *event.Transaction) error {
-	s.delivered.Add(t.GTID)
 	if !s.lost.IsEmpty() {
 		s.lost = s.lost.Subtract(gtid.Of(t.GTID))
 	}
-	if t.Flags&event.Empty != 0 {
-		s.empty.Add(t.GTID)
-	} else if !s.empty.IsEmpty() && s.empty.Contains(t.GTID) {
-		s.empty.Remove(gtid.Of(t.GTID))
-	}
+	s.named(t.GTID)
 	return s.keep(t.GTID, event.Known{State: event.Identified, OriginalCommit: t.OriginalCommit, Flags: t.Flags, Tables: t.Tables})
 }
 
+// named takes a GTID out of those without identity.
+func (s *identitySink) named(g gtid.GTID) {
+	if s.nameless.Contains(g) {
+		s.nameless.Remove(gtid.Of(g))
+		s.empty.Remove(gtid.Of(g))
+	}
+}
+
 func (s *identitySink) hole(h *event.Hole) error {
-	s.delivered.AddSet(h.GTIDs)
+	s.nameless.AddSet(h.GTIDs)
 	s.lost = s.lost.Subtract(h.GTIDs)
 	s.empty.Remove(h.GTIDs)
 	for i := range h.Headers {
 		k := event.Known{State: event.HeaderOnly, OriginalCommit: h.Headers[i].OriginalCommit}
 		if h.Headers[i].Empty {
 			k.Flags = event.Empty
-			s.empty.Add(h.Headers[i].GTID)
 		}
+		s.named(h.Headers[i].GTID)
 		if err := s.keep(h.Headers[i].GTID, k); err != nil {
 			return err
 		}
@@ -348,12 +367,14 @@ func (s *identitySink) keep(g gtid.GTID, k event.Known) error {
 		}
 		s.newsLocked() // what is in the window has to be seen to be forgotten
 		room := s.room
+		s.waiting = true
 		s.mu.Unlock()
 		select {
 		case <-room:
 		case <-s.ctx.Done():
 		}
 		s.mu.Lock()
+		s.waiting = false
 		if s.ctx.Err() != nil {
 			return context.Cause(s.ctx)
 		}
@@ -368,7 +389,7 @@ func (s *identitySink) announcement(a *event.Announcement, v event.Version) {
 	s.history = a.History
 	s.lose(a.Lost, a.LostIDs)
 	s.everLost = s.everLost.Union(a.NewlyLost)
-	s.delivered.Remove(a.Lost)
+	s.nameless.Remove(a.Lost)
 	s.empty.Remove(a.Lost)
 	for g := range s.window {
 		if a.Lost.Contains(g) {

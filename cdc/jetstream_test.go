@@ -50,13 +50,35 @@ func TestSameGTIDOtherIdentity(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	w := write(t, c, cdc.WriterOptions{}, facts(upTo(3)))
 	w.numbered(t, 4, 5)
+	w.stored(t, 2)
 	w.append(t, txOf(ga(5), commitOf(5)+1))
 	if err := w.run.wait(t); !errors.Is(err, cdc.ErrReused) {
 		t.Errorf("run ended with %v, want %v", err, cdc.ErrReused)
 	}
-	if err := w.Append(t.Context(), tx(6)); !errors.Is(err, cdc.ErrReused) {
+	err := w.Append(t.Context(), tx(6))
+	if !errors.Is(err, cdc.ErrReused) {
 		t.Errorf("append after the end: %v, want %v", err, cdc.ErrReused)
 	}
+	var reused *cdc.ReusedError
+	if !errors.As(err, &reused) || !reused.Known || reused.Stream != tx(5).Identity() {
+		t.Fatalf("%v does not tell what was reused", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	// Told of it, the next writer begins a history, in the same run too.
+	f := facts(upTo(5))
+	f.Seen = []event.Identity{reused.Came}
+	w = write(t, c, cdc.WriterOptions{}, f)
+	w.numbered(t, 6, 7)
+	w.stored(t, 2)
+	r := newRecorder()
+	follow(t, c, r)
+	r.wantStarted(t)
+	if r.starts[0].History != 2 {
+		t.Errorf("history %d, want 2", r.starts[0].History)
+	}
+	w.end(t)
 }
 
 // TestUnknownIdentityIsNoRepetition: a GTID below the stream's beginning has no

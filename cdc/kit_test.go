@@ -343,6 +343,19 @@ func (r *recorder) wantStarted(t testing.TB) {
 	})
 }
 
+// wantStarts waits for the start number n.
+func (r *recorder) wantStarts(t testing.TB, n int) {
+	t.Helper()
+	eventually(t, func() (reason string) {
+		r.do(func() {
+			if len(r.starts) < n {
+				reason = fmt.Sprintf("%d starts, waiting for %d", len(r.starts), n)
+			}
+		})
+		return reason
+	})
+}
+
 // wantAll waits until the recorder has everything that the writer stored.
 func (r *recorder) wantAll(t testing.TB, w *writing) {
 	t.Helper()

@@ -11,5 +11,8 @@ func TestMain(m *testing.M) {
 	// server was started; none is ours.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine"),
+		// The collation library logs with glog, whose flusher starts with the
+		// process and never ends.
+		goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"),
 	)
 }

@@ -105,9 +105,9 @@ type Writer struct {
 	mu      sync.Mutex
 	queue   []queued
 	bytes   int
-	room    chan struct{}   // closed when the queue was taken
-	err     error           // why nothing is taken any more
-	refs    []checkpointRef // to be named in KV
+	room    chan struct{}      // closed when the queue was taken
+	err     error              // why nothing is taken any more
+	refs    []storedCheckpoint // to be named in KV
 	wake    chan struct{}
 	refWake chan struct{}
 
@@ -117,6 +117,12 @@ type Writer struct {
 type queued struct {
 	item  event.Item
 	bytes int
+}
+
+// storedCheckpoint is a checkpoint that readers can not find yet.
+type storedCheckpoint struct {
+	ref     checkpointRef
+	waiters []chan struct{}
 }
 
 type writerCounters struct {
@@ -302,7 +308,7 @@ func (w *Writer) enqueue(ctx context.Context, it event.Item) error {
 }
 
 // Checkpoint asks for a checkpoint behind everything appended so far and waits
-// until it is stored.
+// until it is stored and readers find it.
 func (w *Writer) Checkpoint(ctx context.Context) error {
 	done := make(chan struct{})
 	if err := w.enqueue(ctx, &wantCheckpoint{done: done}); err != nil {

@@ -25,7 +25,7 @@ const crashRows = 40
 // crashWorkload opens a store on fs, works, and flushes after each step. It
 // returns the content after each flush that succeeded; the first is of the
 // empty index.
-func crashWorkload(tb testing.TB, fs vfs.FS, flushed func(i int)) (moments []moment, last *world, err error) {
+func crashWorkload(tb tester, fs vfs.FS, flushed func(i int)) (moments []moment, last *world, err error) {
 	p, err := index.OpenPebble(index.PebbleOptions{Dir: "data", FS: fs})
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +112,7 @@ func closeSoon(p *index.Pebble) error {
 }
 
 // restored opens what is left on fs and returns its content.
-func restored(tb testing.TB, fs vfs.FS, w *world) content {
+func restored(tb tester, fs vfs.FS, w *world) content {
 	tb.Helper()
 	p, err := index.OpenPebble(index.PebbleOptions{Dir: "data", FS: fs})
 	if err != nil {

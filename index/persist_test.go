@@ -74,7 +74,7 @@ func compare(a, b string) string {
 }
 
 // reopened is a world whose index was opened from a store, going on where w is.
-func reopened(tb testing.TB, w *world, st index.Store, o index.Options) *world {
+func reopened(tb tester, w *world, st index.Store, o index.Options) *world {
 	tb.Helper()
 	o.Store = st
 	n := newWorld(tb, o)

@@ -34,6 +34,8 @@ type server struct {
 	live bool
 	twin string // another live server with its UUID
 
+	distrust *distrust // nil: none
+
 	// unexplained is what it executed and neither D, H, the announced primary
 	// nor the server's own list of errant GTIDs accounts for (rules §2.3).
 	unexplained gtid.Set
@@ -279,6 +281,9 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 	s := sv.view.state
 	if s == nil {
 		return "", ""
+	}
+	if d := sv.distrust; d != nil && s.Epoch <= d.epoch {
+		return reasonEpochChanged, "a yes for it was contradicted: " + d.why
 	}
 	if sv.twin != "" {
 		return reasonExcluded, "server " + sv.twin + " has the same server_uuid " + s.UUID.String()

@@ -47,21 +47,22 @@ func TestRouteTargets(t *testing.T) {
 		{"strong", nil, "level=strong", "a yes strong"},
 		{"excluded by the caller", nil, "app.posts/41 exclude=b", "c yes applied"},
 		{"all replicas excluded", nil, "app.posts/41 exclude=b exclude=c", "a yes no_primary"},
-		{"all excluded", nil, "app.posts/41 exclude=b exclude=c exclude=a", " no no_primary"},
-		{"no primary, key", func(w *routertest.World) { w.HasPrimary = false }, "app.posts/42", " no no_primary"},
+		{"all excluded", nil, "app.posts/41 exclude=b exclude=c exclude=a", " no no_primary refuse"},
+		{"no primary, key", func(w *routertest.World) { w.HasPrimary = false }, "app.posts/42", " no no_primary refuse"},
 		{"no primary, eventual", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1] = 0 }, "level=eventual", "c yes applied"},
-		{"no primary, nobody", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1], w.Leases[2] = 0, 0 }, "level=eventual", " no no_primary"},
-		{"the primary is not eligible", func(w *routertest.World) { behindAll(w); w.IneligibleFor[0] = "excluded" }, "app.posts/42", " no no_primary"},
-		{"the table is tainted on the primary", func(w *routertest.World) { behindAll(w); w.ExcludedTables[0] = posts.AnyRow }, "app.posts/42", " no no_primary"},
+		{"no primary, nobody", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1], w.Leases[2] = 0, 0 }, "level=eventual", " no no_primary refuse"},
+		{"the primary is not eligible", func(w *routertest.World) { behindAll(w); w.IneligibleFor[0] = "excluded" }, "app.posts/42", " no no_primary refuse"},
+		{"the table is tainted on the primary", func(w *routertest.World) { behindAll(w); w.ExcludedTables[0] = posts.AnyRow }, "app.posts/42", " no no_primary refuse"},
 		{"not ready, primary known", func(w *routertest.World) { w.IsReady = false }, "app.posts/42", "a yes catching_up"},
 		{"blind: bounded", func(w *routertest.World) { w.CutOff(); w.States[2].Alive = false }, "level=bounded stale=1s", "b yes blind stale"},
-		{"blind: key, primary's lease over", func(w *routertest.World) { w.CutOff() }, "app.posts/42", " no no_primary"},
+		{"blind: key, primary's lease over", func(w *routertest.World) { w.CutOff() }, "app.posts/42", " no no_primary primary"},
+		{"not announced yet", func(w *routertest.World) { w.HasPrimary, w.PrimaryReason = false, "catching_up" }, "app.posts/42", " no no_primary wait"},
 		{"blind: key, primary's lease young", func(w *routertest.World) {
 			young := w.Leases[0]
 			w.CutOff()
 			w.Leases[0] = young
 		}, "app.posts/42", "a yes blind"},
-		{"the floor is not on the primary either", nil, "app.posts/42 floor=" + uuidA + ":101", " no write_unseen"},
+		{"the floor is not on the primary either", nil, "app.posts/42 floor=" + uuidA + ":101", " no write_unseen wait"},
 		{"the floor is on the primary alone", func(w *routertest.World) {
 			w.ConfirmedSets[0] = mustSet(t, uuidA+":1-101")
 			w.Behind(t, 1, "1-40", 40)
@@ -236,7 +237,7 @@ func TestRouteWaitsForTheNextProbe(t *testing.T) {
 	}{
 		{"which shows the write", func(w *routertest.World, _ int64) { w.ConfirmedSets[0] = mustSet(t, uuidA+":1-101") }, "a yes write_unseen"},
 		{"which shows that it never happened", func(w *routertest.World, now int64) { w.EAt = now }, "b yes applied"},
-		{"which never comes", func(*routertest.World, int64) {}, " no write_unseen"},
+		{"which never comes", func(*routertest.World, int64) {}, " no write_unseen wait"},
 	} {
 		for _, poll := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {

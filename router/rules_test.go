@@ -157,6 +157,7 @@ func decisions() []decision {
 			w.Defs["app.posts"] = &d
 			w.StreamDefs[posts.AnyRow] = d.Version
 		}), "App.Posts/42", "yes applied", ""},
+		{"§4.3 a definition of a primary that folded names otherwise", set(func(w *routertest.World) { w.Fold = true }), "App.Posts/42", "no schema_changed primary", ""},
 		{"§4.3 or do not", nil, "App.Posts/42", "no unknown_table primary", ""},
 
 		{"§7 eligible: the index is not ready", set(func(w *routertest.World) { w.IsReady, w.ReadyDetail = false, "rebuilding" }), "app.posts/42", "no catching_up primary", "rebuilding"},
@@ -176,6 +177,7 @@ func decisions() []decision {
 		{"§2.4 eventual promises nothing about filtered tables", set(func(w *routertest.World) { w.States[1].Filtered = []string{"app.x"} }), "level=eventual", "yes applied", ""},
 		{"§7 no server of that name", nil, "level=eventual server=z", "no unknown_server primary", ""},
 
+		{"§7 a configured server that was never heard of", nil, "level=eventual server=configured", "no lease_expired primary", "heard"},
 		{"§7 eventual: nothing more", behind(1, "1-2", 2), "level=eventual", "yes applied", ""},
 		{"§7 bounded: within", nil, "level=bounded stale=30ms", "yes applied", ""},
 		{"§7 bounded: beyond", nil, "level=bounded stale=29ms", "no too_stale primary", ""},
@@ -249,7 +251,8 @@ func (d decision) decide(t testing.TB) string {
 	}
 	req := parseAsk(t, d.ask)
 	var ans router.Answer
-	if err := newRouter(t, w).Serve(&req, &ans); err != nil {
+	r := newRouter(t, w, func(o *router.Options) { o.Servers = []router.ServerOptions{{Name: "configured", Weight: 1}} })
+	if err := r.Serve(&req, &ans); err != nil {
 		return "error " + err.Error()
 	}
 	if !strings.Contains(ans.Detail, d.detail) {

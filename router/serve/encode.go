@@ -219,6 +219,10 @@ func (e *wireError) appendError(b []byte, requestID string) []byte {
 		b = append(b, `,"retry_after_ms":`...)
 		b = appendMillisNumber(b, e.retryAfter)
 	}
+	if e.otherwise != "" {
+		b = append(b, `,"otherwise":"`...)
+		b = append(append(b, e.otherwise...), '"')
+	}
 	b = append(b, `,"request_id":`...)
 	b = appendText(b, requestID)
 	return append(b, "}}"...)

@@ -56,6 +56,7 @@ type wireError struct {
 	offset     int    // byte within the field's value (bad_json: the body); negative: none
 	message    string
 	retryAfter time.Duration // positive: when to come again
+	otherwise  string        // a route without a target: what to do instead
 }
 
 func fail(status int, code Code, field, message string) *wireError {
@@ -139,5 +140,6 @@ func noTarget(ans *router.Answer) *wireError {
 		e.message = "no server can be named"
 	}
 	e.retryAfter = max(ans.RetryAfter, time.Millisecond)
+	e.otherwise = ans.Otherwise.String()
 	return e
 }

@@ -71,6 +71,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) *wireError {
 			return s.get(w, r, func() *wireError { s.o.Metrics.ServeHTTP(w, r); return nil })
 		}
 	default:
+		if name, ok := acceptPath(r.URL.Path); ok && s.o.Acceptor != nil {
+			return s.post(w, r, func() *wireError { return s.accept(w, r, name) })
+		}
 		if name, ok := serverPath(r.URL.Path); ok {
 			return s.get(w, r, func() *wireError { return s.eligible(w, r, name) })
 		}

@@ -100,6 +100,7 @@ type Options struct {
 	Auth     *Auth        // nil: everybody may do everything, on loopback only
 	Metrics  http.Handler // /metrics; nil: not found
 	Observer Observer     // /v1/observe; nil: not found
+	Acceptor Acceptor     // /v1/servers/{name}/accept; nil: not found
 	Version  string       // as INFO and HELLO show it
 	Limits   Limits
 	Log      *slog.Logger // default: discarded

@@ -17,6 +17,7 @@ type respConns struct {
 	mu       sync.Mutex // guards open and stopping
 	open     map[*respConn]struct{}
 	stopping bool
+	cancel   context.CancelFunc // ends waits of commands
 	wg       sync.WaitGroup
 }
 
@@ -34,6 +35,7 @@ type respConn struct {
 	ending  atomic.Bool
 	readBy  time.Time // deadline that is set
 	partial bool      // it is for the rest of a command
+	writeBy time.Time
 	ctx     context.Context
 }
 
@@ -45,6 +47,9 @@ func (s *Server) runRESP() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer s.resp.wg.Wait()
+	s.resp.mu.Lock()
+	s.resp.cancel = cancel
+	s.resp.mu.Unlock()
 	ln := net.Listener(s.respLn)
 	if s.o.TLS != nil {
 		ln = tls.NewListener(ln, s.o.TLS)
@@ -116,6 +121,9 @@ func (s *Server) stopRESP(ctx context.Context) error {
 	}
 	s.o.Log.Warn("RESP commands were cut off at the stop", "after", s.o.Limits.StopTimeout)
 	s.resp.mu.Lock()
+	if s.resp.cancel != nil {
+		s.resp.cancel()
+	}
 	for c := range s.resp.open {
 		_ = c.conn.Close()
 	}
@@ -198,8 +206,13 @@ func (c *respConn) flush() error {
 	if len(c.w.b) == 0 {
 		return nil
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(c.s.o.Limits.WriteTimeout)); err != nil {
-		return err
+	// As with reading, the deadline is moved only when much of it has passed.
+	limit := c.s.o.Limits.WriteTimeout
+	if now := time.Now(); c.writeBy.Before(now.Add(limit / 2)) {
+		c.writeBy = now.Add(limit)
+		if err := c.conn.SetWriteDeadline(c.writeBy); err != nil {
+			return err
+		}
 	}
 	_, err := c.conn.Write(c.w.b)
 	if c.w.b = c.w.b[:0]; cap(c.w.b) > maxKeptBytes {

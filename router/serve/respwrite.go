@@ -73,11 +73,11 @@ func (w *reply) millis(d time.Duration) {
 	w.bulk(string(appendMillisNumber(buf[:0], d)))
 }
 
-// fixed writes a bulk string that the compiler knows.
+// raw writes what is encoded already.
 func (w *reply) raw(s string) { w.b = append(w.b, s...) }
 
-// err writes -ERR code [field=f] [offset=n] [retry_after_ms=n] message, on one
-// line whatever the message holds.
+// err writes -ERR code [field=f] [offset=n] [retry_after_ms=n] [otherwise=o]
+// message, on one line whatever the message holds.
 func (w *reply) err(e *wireError) {
 	w.b = append(w.b, "-ERR "...)
 	w.b = append(w.b, e.code...)
@@ -92,6 +92,9 @@ func (w *reply) err(e *wireError) {
 	if e.retryAfter > 0 {
 		w.b = append(w.b, " retry_after_ms="...)
 		w.b = appendMillisNumber(w.b, e.retryAfter)
+	}
+	if e.otherwise != "" {
+		w.b = append(append(w.b, " otherwise="...), e.otherwise...)
 	}
 	if e.message != "" {
 		w.b = append(w.b, ' ')

@@ -1,0 +1,174 @@
+package rulestest
+
+// receive takes the next transaction from the primary into a replica's relay
+// log.
+func (w *world) receive(x int) bool {
+	s := &w.servers[x]
+	p := w.primary()
+	if p < 0 || !w.servers[p].up || !s.up || s.primary {
+		return false
+	}
+	have := s.executed | s.owned
+	for _, n := range s.relay {
+		have |= one(w.txs[n].slot)
+	}
+	for i, e := range w.servers[p].binlog {
+		if have.has(e.slot) {
+			continue
+		}
+		if i < w.servers[p].purged {
+			return false // replication stops with an error
+		}
+		s.relay = append(s.relay, e.tx)
+		w.say("%s receives t%d", serverNames[x], e.tx)
+		return true
+	}
+	return false
+}
+
+const appliers = 3
+
+// apply begins to apply a transaction of the relay log. Without commit order
+// any that waits for no row may overtake.
+func (w *world) apply(x int, b byte) bool {
+	s := &w.servers[x]
+	if !s.up || len(s.relay) == 0 || len(s.inFlight) >= appliers {
+		return false
+	}
+	i := pick(len(s.relay), b)
+	if s.ordered {
+		i = 0
+	}
+	n := s.relay[i]
+	t := &w.txs[n]
+	if w.locked(s, t.changed()) || t.xa >= 0 && !s.executed.has(w.txs[t.xa].slot) {
+		return false
+	}
+	for _, before := range s.relay[:i] {
+		if w.txs[before].changed()&t.changed() != 0 || w.txs[before].ddl || t.ddl {
+			return false
+		}
+	}
+	s.relay = append(s.relay[:i:i], s.relay[i+1:]...)
+	if (s.executed | s.owned).has(t.slot) {
+		return true // skipped by GTID
+	}
+	s.owned |= one(t.slot)
+	s.inFlight = append(s.inFlight, flight{n, stageOwned})
+	w.say("%s begins to apply t%d", serverNames[x], n)
+	return true
+}
+
+// drain applies all that a server has.
+func (w *world) drain(s *server) {
+	w.recover(s, true)
+	for len(s.relay) > 0 {
+		n := s.relay[0]
+		s.relay = s.relay[1:]
+		if !s.executed.has(w.txs[n].slot) {
+			w.finish(s, flight{n, stageOwned})
+		}
+	}
+	s.owned = 0
+}
+
+// recover ends what was in flight: what is in the binlog is committed, the rest
+// rolled back (all: committed as well).
+func (w *world) recover(s *server, all bool) {
+	for _, f := range s.inFlight {
+		if f.stage >= stageLogged || all {
+			w.finish(s, f)
+			continue
+		}
+		s.owned &^= one(w.txs[f.tx].slot)
+		if s.primary {
+			w.lose(f.tx)
+		} else {
+			s.relay = append([]int8{f.tx}, s.relay...)
+		}
+	}
+	s.inFlight = nil
+}
+
+// lose notes that a transaction is no more.
+func (w *world) lose(n int8) {
+	if t := &w.txs[n]; !t.lost {
+		t.lost, t.lostAt = true, w.now
+		if t.ddl { // what came after it is lost as well
+			w.def = 0
+		}
+		for i := range w.sessions {
+			w.sessions[i].told &^= one(n)
+		}
+		w.say("t%d is lost", n)
+	}
+}
+
+// promote makes a server the primary: in order when the old one is up, else as
+// a failover.
+func (w *world) promote(x int, c byte) bool {
+	s := &w.servers[x]
+	p := w.primary()
+	if !s.up || s.primary || s.followExecuted || s.dirty || s.relaxed {
+		return false
+	}
+	undrained := false
+	if p >= 0 && w.servers[p].up {
+		o := &w.servers[p]
+		if len(o.inFlight) > 0 || len(s.inFlight) > 0 || !o.executed.within(s.executed) {
+			return false
+		}
+		o.primary, o.demotedAt = false, w.now
+		w.say("planned switch-over from %s to %s", name(p), serverNames[x])
+	} else {
+		undrained = w.features.has(FeatureUndrained) && c&1 == 1 && len(s.relay)+len(s.inFlight) > 0
+		if !undrained {
+			w.drain(s)
+		}
+		if p >= 0 {
+			w.servers[p].primary, w.servers[p].demotedAt = false, w.now
+		}
+		w.say("failover from %s to %s, drained: %v", name(p), serverNames[x], !undrained)
+	}
+	s.undrained = undrained
+	w.loseAbsent(s)
+	s.primary = true
+	for i := range w.servers {
+		if i != x && !(w.features.has(FeatureKeepRelay) && c&2 != 0) {
+			w.servers[i].relay = nil // CHANGE REPLICATION SOURCE TO drops it
+		}
+	}
+	return true
+}
+
+// loseAbsent notes as lost what a new primary has not, and will not have; what
+// it has is not lost any more.
+func (w *world) loseAbsent(s *server) {
+	var has [maxTransactions]int8
+	copy(has[:], s.holds[:])
+	for _, n := range s.relay {
+		has[w.txs[n].slot] = n
+	}
+	for _, f := range s.inFlight {
+		has[w.txs[f.tx].slot] = f.tx
+	}
+	for n := range w.txs {
+		switch t := &w.txs[n]; {
+		case !t.lost && has[t.slot] != int8(n):
+			w.lose(int8(n))
+		case t.lost && !t.errant && has[t.slot] == int8(n):
+			t.lost, t.revived = false, w.now
+			w.say("t%d is there again", n)
+		}
+	}
+}
+
+// settleRelay ends the drain of a primary that was promoted too early.
+func (w *world) settleRelay() {
+	for i := range w.servers {
+		s := &w.servers[i]
+		if s.undrained && len(s.relay) == 0 && len(s.inFlight) == 0 {
+			s.undrained = false
+		}
+	}
+}

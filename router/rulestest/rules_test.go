@@ -1,0 +1,103 @@
+package rulestest
+
+import (
+	"encoding/hex"
+	"flag"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	runsFlag  = flag.Int("rules.runs", 0, "random runs of TestRules; 0: 20000, or 2000 with -short")
+	stepsFlag = flag.Int("rules.steps", defaultSteps, "steps of each run")
+	seedFlag  = flag.Uint64("rules.seed", 1, "seed of TestRules")
+	allFlag   = flag.Bool("rules.all", false, "go on after a violation, and show one of each property")
+	playFlag  = flag.String("rules.play", "", "a run in hex that TestPlay plays and prints")
+)
+
+const defaultSteps = 220
+
+// TestRules plays random runs. No property may be violated in any.
+func TestRules(t *testing.T) {
+	runs := *runsFlag
+	if runs == 0 {
+		runs = 20_000
+		if testing.Short() {
+			runs = 2_000
+		}
+	}
+	began := time.Now()
+	failed, stats := search(*seedFlag, runs, *stepsFlag, Bias{}, Options{Heal: true}, *allFlag)
+	t.Logf("%d runs in %.1f s: %d steps, %d answers, %d yes (%d of them on a replica that lacks something), by level %v",
+		stats.Runs, time.Since(began).Seconds(), stats.Steps, stats.Answers, stats.Yes, stats.Lagging, stats.ByLevel)
+	for p, f := range failed {
+		t.Errorf("%d runs, one of them:\n%s", f.runs, Report(Shrink(f.shortest, Options{Heal: true}), Options{Heal: true}))
+		_ = p
+	}
+	if stats.Lagging == 0 || stats.Yes < runs {
+		t.Errorf("hardly any yes was reached; such runs prove nothing")
+	}
+}
+
+// failure is what was found against one property.
+type failure struct {
+	runs     int
+	shortest Run
+}
+
+// search plays runs until one fails (or all), and returns what failed.
+func search(seed uint64, runs, steps int, bias Bias, o Options, all bool) (map[Property]*failure, Stats) {
+	var (
+		mu     sync.Mutex
+		failed = map[Property]*failure{}
+		total  Stats
+		stop   atomic.Bool
+		next   atomic.Int64
+		wg     sync.WaitGroup
+	)
+	note := func(r Run, v *Violation) {
+		mu.Lock()
+		defer mu.Unlock()
+		f := failed[v.Property]
+		if f == nil {
+			f = &failure{shortest: r}
+			failed[v.Property] = f
+		}
+		f.runs++
+		stop.Store(!all)
+	}
+	for p := range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			g := NewGenerator(seed*1000+uint64(p), steps, bias)
+			var stats Stats
+			for !stop.Load() && next.Add(1) <= int64(runs) {
+				r := g.Next()
+				res := Play(r, o)
+				stats.Add(res.Stats)
+				if res.Violation != nil {
+					note(r, res.Violation)
+				}
+			}
+			mu.Lock()
+			total.Add(stats)
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return failed, total
+}
+
+// TestPlay prints a run that another test failed with.
+func TestPlay(t *testing.T) {
+	data, err := hex.DecodeString(*playFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := ParseRun(data)
+	if res := Play(r, Options{Heal: true}); res.Violation != nil {
+		t.Errorf("\n%s", Report(r, Options{Heal: true}))
+	}
+}
