@@ -47,11 +47,11 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 // rows show until everything up to there is confirmed.
 func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
 	gone := a.Lost.Union(a.NewlyLost)
-	if !gone.IsEmpty() {
+	if !gone.IsEmpty() && rule(ruleLostLeaves) {
 		ix.d.Remove(gone)
 		ix.h.Remove(gone)
 		ix.dh.Remove(gone)
-		if ranges := ix.ord.remove(gone); len(ranges) > 0 {
+		if ranges := ix.ord.remove(gone); len(ranges) > 0 && rule(ruleLostMoves) {
 			ix.pending.ordinals = true
 			ix.tab.move(ranges, v, func(a, b uint64) {
 				ix.n.RecordsMoved++
@@ -62,7 +62,7 @@ func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
 		}
 	}
 	ix.lost = a.Lost
-	if p := ix.clk.newest; same && p != nil {
+	if p := ix.clk.newest; same && p != nil && rule(ruleShownAgain) {
 		// A counted E of this very run has shown them since.
 		ix.lost = ix.lost.Subtract(p.e)
 	}

@@ -51,6 +51,9 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.announced = nil
 	ix.d.Reset(cp.Delivered)
 	ix.h.Reset(cp.Delivered)
+	if !rule(ruleStartHorizon) {
+		ix.h.Reset(gtid.Set{})
+	}
 	ix.dh.Reset(cp.Delivered)
 	ix.lost = cp.Lost
 	ix.explained = gtid.Set{}
@@ -58,6 +61,9 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.half = halfTransaction{}
 	ix.open = map[string]*openXA{}
 	for i := range cp.Open {
+		if !rule(ruleXAOpen) {
+			break
+		}
 		o := &cp.Open[i]
 		ix.open[o.XID] = &openXA{gtid: o.GTID, tables: slices.Clone(o.Tables), scopes: slices.Clone(o.Scopes)}
 	}
@@ -76,8 +82,8 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 }
 
 // Writes applies one message. Sequences grow; items that the index has already
-// (under the sequence of its position) are skipped. After an error nothing of
-// the message is visible as delivered, and the index must be started anew.
+// (under the sequence of its position) are skipped. After an error the index
+// answers no until it is started anew.
 func (ix *Index) Writes(seq uint64, m *event.Message) error {
 	if err := ix.writes(seq, m); err != nil {
 		if errors.Is(err, ErrDiscontinuity) {
@@ -185,10 +191,10 @@ func (ix *Index) item(it event.Item, v event.Version) (*table, error) {
 func (ix *Index) transaction(t *event.Transaction, v event.Version) {
 	ix.n.Transactions++
 	switch {
-	case t.Flags&event.XAPrepare != 0:
+	case t.Flags&event.XAPrepare != 0 && rule(ruleXAAtCommit):
 		ix.prepare(t)
 	case t.Flags&event.XACommit != 0:
-		if !ix.commitXA(t.XID, v) {
+		if !ix.commitXA(t.XID, v) && rule(ruleXAUnknown) {
 			everything := ix.hasher.Everything()
 			ix.put(&everything, v)
 			ix.n.UnknownXIDs++
@@ -246,8 +252,9 @@ func (ix *Index) deliver(g gtid.GTID, v event.Version) {
 // hole notes GTIDs whose changes the stream can not give (rules §3.3).
 func (ix *Index) hole(h *event.Hole, v event.Version) {
 	ix.n.Holes++
-	everything := ix.hasher.Everything()
-	ix.put(&everything, v)
+	if everything := ix.hasher.Everything(); rule(ruleHoleWide) {
+		ix.put(&everything, v)
+	}
 	ix.horizon(h.GTIDs)
 	if h.Anonymous {
 		// E's of before and of after say nothing of what has no GTID.
@@ -258,7 +265,9 @@ func (ix *Index) hole(h *event.Hole, v event.Version) {
 
 // horizon adds to H what the stream did not give.
 func (ix *Index) horizon(s gtid.Set) {
-	ix.h.AddSet(s)
+	if rule(ruleHoleHorizon) {
+		ix.h.AddSet(s)
+	}
 	ix.dh.AddSet(s)
 	if ix.lost.Overlaps(s) {
 		ix.lost = ix.lost.Subtract(s)

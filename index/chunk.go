@@ -45,7 +45,7 @@ func (ix *Index) chunk(c *event.Chunk, v event.Version) {
 	sum.Add(t.Scopes)
 	whole := !h.broken && h.next == c.Total && t.GTID == c.GTID && sum.Sum() == c.Digest
 	*h = halfTransaction{}
-	if whole {
+	if whole || !rule(ruleChunksWhole) {
 		ix.transaction(&t, v)
 		return
 	}

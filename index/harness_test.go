@@ -32,10 +32,6 @@ func row(n int) key.Digest {
 	return posts.Row(binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-func authorIs(n int) key.Digest {
-	return author.Value(binary.BigEndian.AppendUint64(nil, uint64(n)))
-}
-
 // set parses a set in which a, b and c stand for the servers' UUIDs: "a:1-5,b:3".
 func set(tb tester, s string) gtid.Set {
 	tb.Helper()

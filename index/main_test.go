@@ -7,6 +7,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	prepare()
 	goleak.VerifyTestMain(m,
 		// cdc/key reaches Vitess' collations and with them glog, whose package
 		// initialization starts a daemon that never ends.

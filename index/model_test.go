@@ -289,21 +289,21 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("row %d: version %d, want %d", r, got, want.v)
 		}
 	}
-	m.checkOrder(t, s)
-	if n := m.w.ix.Counters(); m.bound && (n.Records > modelMaxRecords || n.Runs > 7) {
+	m.checkOrder(t)
+	if n := m.w.ix.Counters(); m.bound && (n.Records > modelMaxRecords || n.Runs > 6) {
 		t.Fatalf("%d records, %d runs", n.Records, n.Runs)
 	}
 }
 
 // checkOrder checks prefix and GTIDAt.
-func (m *machine) checkOrder(t *rapid.T, s *index.Snapshot) {
+func (m *machine) checkOrder(t *rapid.T) {
 	all := slices.SortedFunc(maps.Keys(m.n.delivered), gtid.GTID.Compare)
 	executed := gtid.Of(all...)
 	for _, i := range rapid.SliceOfN(rapid.IntRange(0, len(all)-1), 0, 3).Draw(t, "not executed") {
 		executed = executed.Subtract(gtid.Of(all[i]))
 	}
 	m.w.state("b", "", func(st *event.ServerState) { st.Executed = executed })
-	s = m.w.snap()
+	s := m.w.snap()
 	prefix, want := s.Prefix(m.w.at("b")), m.n.max
 	for _, w := range m.n.written {
 		if w.gtid.IsZero() || w.isLost {

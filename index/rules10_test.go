@@ -115,6 +115,9 @@ func TestRule10Explained(t *testing.T) {
 	w.state("c", "a:1-11")
 	w.wantIneligible("c", "", "")
 	w.write(w.announcement("b", "a:1-10"))
+	w.state("a", "a:1-10", func(s *event.ServerState) { s.Alive = false })
+	w.state("b", "a:1-10", primary)
+	w.wantPrimary("", "")
 	w.wantIneligible("c", "excluded", "accounts for")
 }
 

@@ -16,6 +16,7 @@ import (
 var (
 	update = flag.Bool("update", false, "write COLLATIONS.md anew")
 	sweep  = flag.Bool("sweep", false, "hold every code point, pairs of letters and many more texts against the server (minutes for each collation: narrow it with -run)")
+	drawn  = flag.Int("texts", 1000, "how many texts and mutations of them to draw; with -sweep 200 times as many")
 	seed   = flag.Uint64("seed", 0, "of the texts drawn; 0: the time")
 )
 
@@ -33,7 +34,7 @@ type serverCollation struct {
 // which -update writes.
 func TestCollations(t *testing.T) {
 	timeout := 4 * time.Minute
-	if *sweep {
+	if *sweep || *drawn > 1000 {
 		timeout = 3 * time.Hour
 	}
 	s := startServer(t, timeout, "--max-allowed-packet=64M")
@@ -113,12 +114,12 @@ func drawTexts(adv adversary) []string {
 	for _, group := range siblings {
 		texts = append(texts, group...)
 	}
-	drawn := 1000
+	n := *drawn
 	if *sweep {
-		drawn = 200_000
+		n *= 200
 		texts = append(texts, letterPairs()...)
 	}
-	for range drawn {
+	for range n {
 		text, mutation := adv.pair()
 		texts = append(texts, text, mutation, adv.runes(), string(adv.rune()))
 	}
@@ -142,9 +143,9 @@ func letterPairs() []string {
 }
 
 func drawPairs(adv adversary) [][]string {
-	n := 1500
+	n := *drawn
 	if *sweep {
-		n = 100_000
+		n *= 100
 	}
 	pairs := make([][]string, n)
 	for i := range pairs {
