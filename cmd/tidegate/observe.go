@@ -30,11 +30,11 @@ func observeCommand() *cobra.Command {
 		Short: "Judge the reads that an application does today, before anything is switched",
 		Long: `Runs the whole program on your servers, and takes reports of reads:
 
-  curl -X POST http://HTTP/v1/observe -d '{"reads":[{"server":"b","keys":["app.posts/42"]}]}'
+  curl -X POST http://HTTP/v1/observe -d '{"reads":[{"at":"2026-11-30T07:00:00.5Z","server":"b","keys":["app.posts/42"]}]}'
 
 At the end (after --seconds, or at Ctrl-C) it prints how many of them were stale,
 and how many went to the primary although a replica would have shown the same.
-"at" (RFC 3339) names the moment of a read that is reported later, at most 10 s.`,
+"at" is when it was read (RFC 3339, or milliseconds since 1970), at most 10 s ago.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seconds < 0 {

@@ -37,6 +37,7 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+)([^\\n]*)\\n(.*?)^```")
 func TestReferenceExamples(t *testing.T) {
 	s := start(t, lagging(t), func(o *serve.Options, _ *router.Options) {
 		o.Observer = &recorder{}
+		o.Acceptor = func(context.Context, serve.Acceptance) error { return nil }
 		o.Metrics = http.NotFoundHandler()
 	})
 	blocks := fence.FindAllStringSubmatch(readReference(t), -1)

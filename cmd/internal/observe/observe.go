@@ -88,21 +88,14 @@ func New(view func() *index.Snapshot) *Observer {
 	return &Observer{view: view, byServer: map[string]*Tally{}}
 }
 
-// Observe takes reads to be judged a little later. Reads without a time count
-// as read now.
+// Observe takes reads to be judged a little later.
 func (o *Observer) Observe(_ context.Context, reads []serve.ObservedRead) error {
-	now := time.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.waiting)+len(reads) > queued {
 		return errFull
 	}
-	for _, r := range reads {
-		if r.At.IsZero() {
-			r.At = now
-		}
-		o.waiting = append(o.waiting, r)
-	}
+	o.waiting = append(o.waiting, reads...)
 	return nil
 }
 
