@@ -258,12 +258,15 @@ func TestUnknownGroupColumn(t *testing.T) {
 func TestCascadeClosure(t *testing.T) {
 	r := newRegistry(key.NewHasher(key.Secret{}), nil)
 	n := func(s string) tableName { return tableName{"app", s} }
+	looked := func(s string) *lookedTable {
+		return &lookedTable{def: key.Definition{Schema: "app", Table: s}}
+	}
 	if _, ok := r.cascades.closure(n("a")); ok {
 		t.Error("known before any look-up")
 	}
 	defs, again := r.accept(&lookupResult{
 		request: lookupRequest{all: true},
-		tables:  map[tableName]*lookedTable{n("a"): {}, n("b"): {}, n("c"): {}, n("d"): {}},
+		tables:  map[tableName]*lookedTable{n("a"): looked("a"), n("b"): looked("b"), n("c"): looked("c"), n("d"): looked("d")},
 		children: map[tableName][]tableName{
 			n("a"): {n("b")}, n("b"): {n("c"), n("a")},
 		},
