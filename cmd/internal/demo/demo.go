@@ -140,7 +140,6 @@ func (d *demo) workload(ctx context.Context, out *os.File) (Result, error) {
 	g.Go(func() error { return d.runFaults(ctx) })
 	g.Go(func() error { return d.program.watch(ctx) })
 	show := newDisplay(d, out)
-	show.begin()
 	g.Go(func() error { show.run(ctx, began); return nil })
 	err := g.Wait()
 	res, stale := d.tally.result(time.Since(began))

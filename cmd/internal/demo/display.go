@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -17,8 +18,43 @@ const (
 	lineEvery   = 2 * time.Second
 )
 
-// line is one line of the display. Colours apply to whole lines, so that lines
-// can be cut to the terminal's width.
+// picture is the state of a demo at one moment, as it is shown.
+type picture struct {
+	mysql      string
+	seed       uint64
+	ran, lasts time.Duration // lasts 0: until Ctrl-C
+	counts     counts
+	servers    []serverState // by place
+	http, resp string        // where Tidegate listens
+	curl       string
+}
+
+// serverState is what Tidegate knows of a server, and what the demo does to it.
+type serverState struct {
+	name       string
+	staleness  time.Duration // router.Unknown
+	behindTxns int64         // router.Unknown
+	trouble    string
+}
+
+func (d *demo) picture(ran time.Duration) picture {
+	p := picture{
+		mysql: d.servers.cluster.MySQL.Version, seed: d.seed, ran: ran, lasts: d.seconds, counts: d.tally.counts(),
+		http: d.program.Server.HTTPAddr().String(), resp: d.program.Server.RESPAddr().String(), curl: d.program.curl(d.servers.name(1), 1),
+	}
+	for i := range d.servers.all {
+		p.servers = append(p.servers, serverState{d.servers.name(i), router.Unknown, router.Unknown, d.trouble.of(i)})
+	}
+	for _, r := range d.program.Router.Router().Report().Servers {
+		if i := d.servers.place(r.Name); i != nobody {
+			p.servers[i].staleness, p.servers[i].behindTxns = r.Staleness, r.BehindTxns
+		}
+	}
+	return p
+}
+
+// line is one line of the terminal's picture. A colour is that of the whole
+// line, so that lines can be cut to the terminal's width.
 type line struct {
 	text   string
 	colour string // of an SGR sequence; empty: none
@@ -30,70 +66,89 @@ const (
 	faint = "2"
 )
 
-// display shows the state of a demo while it runs: redrawn in place on a
-// terminal, a line now and then elsewhere. It belongs to one goroutine.
-type display struct {
-	d        *demo
-	f        *os.File
-	terminal bool
-	colour   bool
-	drawn    int // lines on the screen
+// lines is the whole picture, for a terminal. Their number never changes.
+func (p *picture) lines() []line {
+	c := p.counts
+	clock := fmt.Sprintf("%.0f s", p.ran.Seconds())
+	if p.lasts > 0 {
+		clock += fmt.Sprintf(" of %.0f s", p.lasts.Seconds())
+	}
+	const row = "%-29s %8s  %18s  %18s"
+	share := func(n int64) string { return fmt.Sprintf("%d (%5.1f %%)", n, 100*c.share(n)) }
+	out := []line{
+		{text: fmt.Sprintf("tidegate demo   MySQL %s   seed %d   %s   (Ctrl-C ends it)", p.mysql, p.seed, clock)},
+		{},
+		{text: fmt.Sprintf(row, "policy (the same reads)", "reads", "stale reads", "on replicas"), colour: faint},
+	}
+	for who := range policies {
+		l := line{text: fmt.Sprintf(row, who, fmt.Sprint(c.reads), share(c.stale[who]), share(c.replica[who])), colour: green}
+		if c.stale[who] > 0 {
+			l.colour = red
+		}
+		out = append(out, l)
+	}
+	out = append(out,
+		line{text: fmt.Sprintf(row, "one who knows every replica", "", "", share(c.oracle)), colour: faint},
+		line{},
+		line{text: fmt.Sprintf("%-8s %-9s %11s  %22s   %s", "server", "role", "staleness", "behind", "what is done to it"), colour: faint})
+	for i, s := range p.servers {
+		role, stale, behind := "replica", s.stale(), "unknown"
+		if s.behindTxns != router.Unknown {
+			behind = fmt.Sprintf("%d transactions", s.behindTxns)
+		}
+		if i == 0 {
+			role, stale, behind = "primary", "", ""
+		}
+		out = append(out, line{text: fmt.Sprintf("%-8s %-9s %11s  %22s   %s", s.name, role, stale, behind, s.trouble)})
+	}
+	return append(out, line{},
+		line{text: fmt.Sprintf("HTTP API at http://%s, RESP at %s; try:", p.http, p.resp), colour: faint},
+		line{text: p.curl})
 }
 
-func newDisplay(d *demo, f *os.File) *display {
-	fd := int(f.Fd())
-	s := &display{d: d, f: f}
-	// A terminal too low for the whole can't be redrawn in place.
-	if _, height, err := term.GetSize(fd); term.IsTerminal(fd) && err == nil {
-		s.terminal = height > len(s.lines(0))
-	}
-	s.colour = s.terminal && os.Getenv("NO_COLOR") == ""
-	return s
+// heading is what stays true for the whole run, for where nothing is redrawn.
+func (p *picture) heading() string {
+	return fmt.Sprintf("seed %d; MySQL %s\nHTTP API at http://%s, RESP at %s; try, while this runs:\n  %s", p.seed, p.mysql, p.http, p.resp, p.curl)
 }
 
-// begin says once what stays true for the whole run.
-func (s *display) begin() {
-	if s.terminal {
-		return
+// summary is the picture in one line.
+func (p *picture) summary() string {
+	c := p.counts
+	out := fmt.Sprintf("%4.0f s: %d reads; stale: any replica %d, sticky 5 s %d, tidegate %d; on replicas: sticky 5 s %.1f %%, tidegate %.1f %%, possible %.1f %%; staleness:",
+		p.ran.Seconds(), c.reads, c.stale[anyReplica], c.stale[sticky], c.stale[tidegate],
+		100*c.share(c.replica[sticky]), 100*c.share(c.replica[tidegate]), 100*c.share(c.oracle))
+	for _, s := range p.servers[1:] {
+		out += " " + s.name + " " + s.stale()
 	}
-	p := s.d.program
-	fmt.Fprintf(s.f, "seed %d; MySQL %s\n", s.d.seed, s.d.servers.cluster.MySQL.Version)
-	fmt.Fprintf(s.f, "HTTP API at http://%s, RESP at %s; try, while this runs:\n  %s\n", p.Server.HTTPAddr(), p.Server.RESPAddr(), p.curl(s.d.servers.name(1), 1))
-}
-
-// run shows the state until ctx ends, and once more then.
-func (s *display) run(ctx context.Context, began time.Time) {
-	every := lineEvery
-	if s.terminal {
-		every = redrawEvery
-	}
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		s.draw(time.Since(began))
-		select {
-		case <-ctx.Done():
-			s.draw(time.Since(began))
-			return
-		case <-ticker.C:
+	for _, s := range p.servers {
+		if s.trouble != "" {
+			out += "; " + s.name + ": " + s.trouble
 		}
 	}
+	return out
 }
 
-func (s *display) draw(ran time.Duration) {
-	if !s.terminal {
-		fmt.Fprintln(s.f, s.summary(ran))
-		return
+func (s *serverState) stale() string {
+	if s.staleness == router.Unknown {
+		return "unknown"
 	}
-	width, _, err := term.GetSize(int(s.f.Fd()))
-	if err != nil || width <= 1 {
-		width = 80
-	}
+	return fmt.Sprintf("%.2f s", s.staleness.Seconds())
+}
+
+// screen redraws lines in place on a terminal. It belongs to one goroutine.
+type screen struct {
+	w      io.Writer
+	colour bool
+	drawn  int // lines on the terminal
+}
+
+// draw replaces what was drawn before. A line that is as wide as the terminal
+// would wrap, and the way up be miscounted: it is cut.
+func (s *screen) draw(lines []line, width int) {
 	var b strings.Builder
 	if s.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", s.drawn)
 	}
-	lines := s.lines(ran)
 	for _, l := range lines {
 		text := l.text
 		if r := []rune(text); len(r) >= width {
@@ -104,83 +159,59 @@ func (s *display) draw(ran time.Duration) {
 		}
 		b.WriteString("\r\x1b[K" + text + "\n")
 	}
+	b.WriteString("\x1b[J") // and what a Ctrl-C echoed
 	s.drawn = len(lines)
-	fmt.Fprint(s.f, b.String())
+	fmt.Fprint(s.w, b.String())
 }
 
-// lines is the whole picture.
-func (s *display) lines(ran time.Duration) []line {
-	c := s.d.tally.counts()
-	clock := fmt.Sprintf("%.0f s", ran.Seconds())
-	if s.d.seconds > 0 {
-		clock += fmt.Sprintf(" of %.0f s", s.d.seconds.Seconds())
-	}
-	out := []line{
-		{text: fmt.Sprintf("tidegate demo   MySQL %s   seed %d   %s   (Ctrl-C ends it)", s.d.servers.cluster.MySQL.Version, s.d.seed, clock)},
-		{},
-		{text: fmt.Sprintf("%-31s %8s  %17s  %17s", "policy (the same reads)", "reads", "stale reads", "on replicas"), colour: faint},
-	}
-	for p := range policies {
-		l := line{text: fmt.Sprintf("%-31s %8d  %7d (%5.1f %%)  %7d (%5.1f %%)", p, c.reads,
-			c.stale[p], 100*c.share(c.stale[p]), c.replica[p], 100*c.share(c.replica[p]))}
-		if l.colour = green; c.stale[p] > 0 {
-			l.colour = red
-		}
-		out = append(out, l)
-	}
-	out = append(out,
-		line{text: fmt.Sprintf("%-31s %8s  %17s  %7d (%5.1f %%)", "one who knows every replica", "", "", c.oracle, 100*c.share(c.oracle)), colour: faint},
-		line{},
-		line{text: fmt.Sprintf("%-8s %-9s %11s  %15s   %s", "server", "role", "staleness", "behind", "what is done to it"), colour: faint})
-	for i, r := range s.d.servers.reports(s.d.program) {
-		role, stale, behind := "replica", staleness(r), "unknown"
-		if r.BehindTxns != router.Unknown {
-			behind = fmt.Sprintf("%d transactions", r.BehindTxns)
-		}
-		if i == 0 {
-			role, stale, behind = "primary", "", ""
-		}
-		out = append(out, line{text: fmt.Sprintf("%-8s %-9s %11s  %15s   %s", s.d.servers.name(i), role, stale, behind, s.d.trouble.of(i))})
-	}
-	return append(out, line{},
-		line{text: fmt.Sprintf("HTTP API at http://%s, RESP at %s; try:", s.d.program.Server.HTTPAddr(), s.d.program.Server.RESPAddr()), colour: faint},
-		line{text: s.d.program.curl(s.d.servers.name(1), 1)})
+// display shows the state of a demo while it runs: redrawn in place on a
+// terminal, a line now and then elsewhere. It belongs to one goroutine.
+type display struct {
+	d      *demo
+	f      *os.File
+	screen *screen // nil: lines
 }
 
-// summary is the picture in one line.
-func (s *display) summary(ran time.Duration) string {
-	c := s.d.tally.counts()
-	out := fmt.Sprintf("%4.0f s: %d reads; stale: any replica %d, sticky 5 s %d, tidegate %d; on replicas: sticky 5 s %.1f %%, tidegate %.1f %%, possible %.1f %%",
-		ran.Seconds(), c.reads, c.stale[anyReplica], c.stale[sticky], c.stale[tidegate],
-		100*c.share(c.replica[sticky]), 100*c.share(c.replica[tidegate]), 100*c.share(c.oracle))
-	for i, r := range s.d.servers.reports(s.d.program) {
-		if i > 0 {
-			out += fmt.Sprintf("; %s %s", s.d.servers.name(i), staleness(r))
-		}
-		if what := s.d.trouble.of(i); what != "" {
-			out += fmt.Sprintf(" (%s: %s)", s.d.servers.name(i), what)
-		}
+func newDisplay(d *demo, f *os.File) *display {
+	s := &display{d: d, f: f}
+	first := d.picture(0)
+	// A terminal too low for the whole can't be redrawn in place.
+	if _, height, err := term.GetSize(int(f.Fd())); err == nil && height > len(first.lines()) {
+		s.screen = &screen{w: f, colour: os.Getenv("NO_COLOR") == ""}
+	} else {
+		fmt.Fprintln(f, first.heading())
 	}
-	return out
+	return s
 }
 
-func staleness(r router.ServerReport) string {
-	if r.Staleness == router.Unknown {
-		return "unknown"
+// run shows the state until ctx ends, and once more then.
+func (s *display) run(ctx context.Context, began time.Time) {
+	every := lineEvery
+	if s.screen != nil {
+		every = redrawEvery
 	}
-	return fmt.Sprintf("%.2f s", r.Staleness.Seconds())
-}
-
-// reports are what Tidegate knows of each server, by place.
-func (s *servers) reports(p *program) []router.ServerReport {
-	out := make([]router.ServerReport, len(s.all))
-	for i := range out {
-		out[i].Staleness, out[i].BehindTxns = router.Unknown, router.Unknown
-	}
-	for _, r := range p.Router.Router().Report().Servers {
-		if i := s.place(r.Name); i != nobody {
-			out[i] = r
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			s.draw(time.Since(began))
+			return
+		case <-ticker.C:
+			s.draw(time.Since(began))
 		}
 	}
-	return out
+}
+
+func (s *display) draw(ran time.Duration) {
+	p := s.d.picture(ran)
+	if s.screen == nil {
+		fmt.Fprintln(s.f, p.summary())
+		return
+	}
+	width, _, err := term.GetSize(int(s.f.Fd()))
+	if err != nil || width < 2 {
+		width = 80
+	}
+	s.screen.draw(p.lines(), width)
 }

@@ -15,7 +15,7 @@ import (
 const (
 	// sessions is how many users act at once: enough to keep writes and reads
 	// coming, few enough for a small machine.
-	sessions = 12
+	sessions = 16
 	// postsEach is how many posts a session begins with, and how many it
 	// remembers.
 	postsEach = 8
@@ -78,7 +78,7 @@ func (u *user) run(ctx context.Context) (err error) {
 				}
 			}
 		}
-		quiet := time.Now().Add(u.between(time.Second, 8*time.Second))
+		quiet := time.Now().Add(u.between(time.Second, 12*time.Second))
 		for time.Now().Before(quiet) {
 			if !u.pause(ctx, 50*time.Millisecond, 250*time.Millisecond) {
 				return nil
