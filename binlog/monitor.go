@@ -60,7 +60,7 @@ type MonitorOptions struct {
 	// OtherPrimary tells whether another reachable server is a primary; nil: no.
 	OtherPrimary func() bool
 
-	MinInterval    time.Duration // between the beginnings of two probes; 0: 1 ms
+	MinInterval    time.Duration // between the beginnings of two probes, up to four of it under load and on a primary; 0: 1 ms
 	WaitSlice      time.Duration // how long one proof waits in the server; 0: 5 ms
 	ProbeTimeout   time.Duration // of one probe, beyond the wait; 0: 2 s. Then the lease ends
 	IdleInterval   time.Duration // between looks at the ticks; 0: 50 ms
@@ -212,6 +212,16 @@ func (m *Monitor) Hint(g gtid.GTID) {
 	}
 	m.mu.Unlock()
 	poke(m.wake)
+}
+
+// FreshE returns owned ∪ executed of a probe that began after the call: what
+// [MonitorOptions].PrimaryE of other monitors asks the announced primary for.
+func (m *Monitor) FreshE(ctx context.Context) (gtid.Set, error) {
+	st, err := m.Fresh(ctx)
+	if err != nil {
+		return gtid.Set{}, err
+	}
+	return st.Owned.Union(st.Executed), nil
 }
 
 // Fresh returns the state of a probe that began after the call (shared by all

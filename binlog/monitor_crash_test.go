@@ -76,6 +76,12 @@ func cleanRestart(t *testing.T, c *testenv.Cluster) {
 	if st.Epoch <= before.Epoch || st.DataSet != before.DataSet || len(st.Excluded) != 0 {
 		t.Errorf("epoch %d was %d, data set %d was %d, excluded %q", st.Epoch, before.Epoch, st.DataSet, before.DataSet, st.Excluded)
 	}
+	// The writer is told where to begin comparing (rules §11.2).
+	facts, err := w.m.PrimaryFacts(t.Context(), w.m.RestartFile())
+	must(t, err)
+	if len(facts.Restart.Files) != 2 || facts.Restart.Files[0] != before.BinlogFile || facts.Restart.Purged || facts.Epoch != st.Epoch {
+		t.Errorf("facts %+v; the file before the restart was %s", facts, before.BinlogFile)
+	}
 	if !st.Base.Equal(before.Base) {
 		t.Errorf("base %s was %s", st.Base.OneLine(), before.Base.OneLine())
 	}
@@ -177,7 +183,7 @@ func promotion(t *testing.T, c *testenv.Cluster) {
 	wa := watch(t, a, startStream(t, a), nil)
 	stream := startStream(t, a)
 	wc := watch(t, next, stream, nil)
-	wa.wait("primary", func(st *event.ServerState) bool { return st.Role == event.RolePrimary && st.Drained })
+	first := wa.wait("primary", func(st *event.ServerState) bool { return st.Role == event.RolePrimary && st.Drained })
 	wc.wait("replica", func(st *event.ServerState) bool { return st.Role == event.RoleReplica })
 	facts, err := wa.m.PrimaryFacts(t.Context(), "")
 	must(t, err)
@@ -204,7 +210,7 @@ func promotion(t *testing.T, c *testenv.Cluster) {
 	wa.wait("replica", func(st *event.ServerState) bool { return st.Role == event.RoleReplica && !st.Writable })
 	insert(t, next, 201)
 	old := wa.wait("applied", func(st *event.ServerState) bool { return st.Executed.Contains(newestOf(t, next)) })
-	if old.Epoch != wa.seen[0].Epoch && len(old.Taints) != 0 {
+	if old.Epoch != first.Epoch || len(old.Taints) != 0 {
 		t.Errorf("state %+v", old)
 	}
 	// The old primary's own transactions are read from its binlog and compared.

@@ -48,7 +48,7 @@ func (s *streamOf) Definitions(context.Context, []event.TableDefinition) error {
 func (s *streamOf) Progress(context.Context, binlog.Position) error            { return nil }
 func (s *streamOf) LostIdentity(event.Identity) bool                           { return false }
 func (s *streamOf) Forget(gtid.GTID)                                           {}
-func (s *streamOf) EverLost() gtid.Set { s.mu.Lock(); defer s.mu.Unlock(); return s.ever }
+func (s *streamOf) EverLost() gtid.Set                                         { s.mu.Lock(); defer s.mu.Unlock(); return s.ever }
 
 func (s *streamOf) Position() (event.History, event.Version) {
 	s.mu.Lock()

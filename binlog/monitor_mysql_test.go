@@ -112,11 +112,13 @@ func confirmedIsVisible(t *testing.T, c *testenv.Cluster) {
 	must(t, group.Wait())
 	wa.waitConfirmedExecuted(a)
 	wb.waitConfirmed(a)
+	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return checked == 2*writers*each, fmt.Sprintf("%d rows were checked", checked)
+	})
 	mu.Lock()
 	defer mu.Unlock()
-	if checked < 2*writers*each {
-		t.Errorf("only %d rows were checked", checked)
-	}
 	counters := wb.m.Counters()
 	var proven uint64
 	for _, n := range counters.HintToProof {

@@ -346,6 +346,16 @@ func (r *rig) write() (end Position) {
 	return end
 }
 
+// count is how many states were published, tails the sets from which the
+// binlog was read, waited how many probes waited.
+func (r *rig) count() int { r.mu.Lock(); defer r.mu.Unlock(); return len(r.states) }
+
+func (r *rig) tails() []gtid.Set { r.mu.Lock(); defer r.mu.Unlock(); return slices.Clone(r.from) }
+
+func (r *rig) waited() int { r.s.mu.Lock(); defer r.s.mu.Unlock(); return r.s.waits }
+
+func (i *scriptIDs) forgotten() int { i.mu.Lock(); defer i.mu.Unlock(); return len(i.forgot) }
+
 func (r *rig) want(what string, got, want any) {
 	r.t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -31,6 +31,7 @@ type session struct {
 	probedAt   time.Time // beginning of the newest probe
 	fullAt     time.Time
 	fruitless  int       // waits in a row that proved nothing
+	proved     int       // hinted transactions that the newest proof proved
 	pauseUntil time.Time // no waits before
 	noWait     bool      // the server refuses to wait for GTIDs
 	unsent     bool      // the newest state could not be published
@@ -269,32 +270,60 @@ func (s *session) setFilteredLocked() { s.m.tr.filtered = s.facts.rules().active
 // follow probes until the session ends, and returns why.
 func (s *session) follow(ctx context.Context) error {
 	// A first full probe, whatever routers tick: it proves the connection.
-	q, ticks, asked := s.demand(true)
+	q, ticks, asked := s.demand()
+	need := true
 	for {
-		if err := s.pace(ctx); err != nil {
-			return err
-		}
-		if err := s.round(ctx, q, ticks, asked); err != nil {
-			return err
-		}
-		for {
-			var need bool
-			if q, ticks, asked, need = s.next(); need {
-				break
-			}
+		for !need {
 			if err := s.flush(ctx); err != nil {
 				return err
 			}
 			if err := s.rest(ctx); err != nil {
 				return err
 			}
+			q, ticks, asked, need = s.next()
 		}
+		if err := s.pace(ctx, q); err != nil {
+			return refuse(asked, err)
+		}
+		if !q.Full {
+			// What was hinted during the pause is proven with the rest.
+			if q, ticks, asked, need = s.next(); !need {
+				continue
+			}
+		}
+		if err := s.round(ctx, q, ticks, asked); err != nil {
+			return err
+		}
+		q, ticks, asked, need = s.next()
 	}
 }
 
-// pace keeps MinInterval between the beginnings of two probes.
-func (s *session) pace(ctx context.Context) error {
-	wait := s.m.o.MinInterval - time.Since(s.probedAt)
+// Probes are spread out where that costs little: when one proves many, waiting
+// a little longer proves more at once, and a busy mysqld is asked less often;
+// and a primary's proofs matter to its own sessions only.
+const (
+	denseProof    = 2 // transactions that one interval should prove
+	maxStretch    = 4 // intervals between two probes of a busy server
+	primaryFactor = 4 // intervals between two proofs of a primary
+)
+
+// interval is the least time between the beginnings of two proofs.
+func (s *session) interval() time.Duration {
+	stretch := min(max(1, s.proved/denseProof), maxStretch)
+	if s.wasPrimary {
+		stretch = max(stretch, primaryFactor)
+	}
+	return time.Duration(stretch) * s.m.o.MinInterval
+}
+
+// pace keeps the interval between the beginnings of two probes. Full ones, for
+// a tick or a caller that waits, keep MinInterval.
+func (s *session) pace(ctx context.Context, q probeRequest) error {
+	least := s.interval()
+	if q.Full {
+		least = s.m.o.MinInterval
+	}
+	wait := least - time.Since(s.probedAt)
 	if wait <= 0 {
 		return ctx.Err()
 	}
@@ -328,14 +357,14 @@ func (s *session) rest(ctx context.Context) error {
 }
 
 // demand puts a full probe together.
-func (s *session) demand(full bool) (probeRequest, []event.RouterTick, []request) {
+func (s *session) demand() (probeRequest, []event.RouterTick, []request) {
 	// Ticks are read before the probe begins (rules §1).
 	ticks := s.ticks()
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	asked := s.m.fresh
 	s.m.fresh = nil
-	return probeRequest{Full: full}, ticks, asked
+	return probeRequest{Full: true}, ticks, asked
 }
 
 // ticks reads the newest ticks in one order.
@@ -417,25 +446,26 @@ func (s *session) round(ctx context.Context, q probeRequest, ticks []event.Route
 	if err == nil {
 		err = s.took(p, q, ticks)
 	}
-	if err != nil {
-		for _, r := range asked {
-			r.answer <- freshAnswer{err: err}
-		}
-		return err
+	if err == nil && (q.Full || s.dirtyNow()) {
+		err = s.publish(ctx)
 	}
-	if q.Full || s.dirtyNow() {
-		if err := s.publish(ctx); err != nil {
-			for _, r := range asked {
-				r.answer <- freshAnswer{err: err}
-			}
-			return err
-		}
+	if err != nil {
+		return refuse(asked, err)
 	}
 	st := m.state.Load()
 	for _, r := range asked {
 		r.answer <- freshAnswer{state: st, facts: s.factsNow()}
 	}
 	return nil
+}
+
+// refuse tells the callers that waited for a probe why there is none, and
+// returns err.
+func refuse(asked []request, err error) error {
+	for _, r := range asked {
+		r.answer <- freshAnswer{err: err}
+	}
+	return err
 }
 
 func (s *session) factsNow() *serverFacts {
@@ -498,8 +528,10 @@ func (s *session) took(p Probe, q probeRequest, ticks []event.RouterTick) error 
 
 // measureLocked collects the delays of hints that are now proven.
 func (s *session) measureLocked(now time.Time) {
+	s.proved = 0
 	for g, at := range s.m.tr.hintAt {
 		if s.executed.Contains(g) {
+			s.proved++
 			s.m.counters.delays.add(now.Sub(at))
 			delete(s.m.tr.hintAt, g)
 		}

@@ -17,7 +17,7 @@ func TestMonitorProvesHints(t *testing.T) {
 		r.want("alive", st.Alive, true)
 		r.want("epoch", st.Epoch, 1)
 		r.want("base", st.Base.OneLine(), uuidA+":1-10")
-		r.want("tail from", r.from[0].OneLine(), uuidA+":1-10")
+		r.want("tail from", r.tails()[0].OneLine(), uuidA+":1-10")
 		// The hint alone proves nothing.
 		r.ids.say(t, uuidA+":11", 5, 1)
 		r.show(uuidA+":11", 5, 1)
@@ -39,7 +39,7 @@ func TestMonitorProvesHints(t *testing.T) {
 		if c := r.m.Counters(); c.Proofs != 1 || c.Compared != 2 || c.Pending != 0 {
 			t.Errorf("counters %+v", c)
 		}
-		r.want("forgotten", len(r.ids.forgot), 2)
+		r.want("forgotten", r.ids.forgotten(), 2)
 	})
 }
 
@@ -49,17 +49,17 @@ func TestMonitorNamesTicksSeenBeforeTheProbe(t *testing.T) {
 		defer r.end()
 		r.mu.Lock()
 		r.tick = 7
-		n := len(r.states)
 		r.mu.Unlock()
+		n := r.count()
 		r.m.Tick()
 		r.settle()
 		st := r.latest()
 		if len(st.Ticks) != 1 || st.Ticks[0].Tick != 7 {
 			t.Errorf("ticks %v", st.Ticks)
 		}
-		r.want("states for one tick on an idle server", len(r.states)-n, 1)
+		r.want("states for one tick on an idle server", r.count()-n, 1)
 		r.settle()
-		r.want("states without a tick", len(r.states)-n, 1)
+		r.want("states without a tick", r.count()-n, 1)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestMonitorEndsTheLeaseBeforeItReconnects(t *testing.T) {
 	scripted(t, func(r *rig) {
 		r.start(MonitorOptions{AliveInterval: 100 * time.Millisecond})
 		defer r.end()
-		n := len(r.states)
+		n := r.count()
 		r.s.do(func() { r.s.restartLocked() })
 		r.settle()
 		r.settle()
@@ -167,7 +167,7 @@ func TestMonitorResume(t *testing.T) {
 		r.want("base", again.Base.OneLine(), uuidA+":1-10")
 		r.want("unproven", again.Unproven.OneLine(), uuidA+":12-13")
 		r.want("taints", len(again.Taints), 1)
-		r.want("tail from", r.from[len(r.from)-1].OneLine(), uuidA+":1-11")
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-11")
 		r.want("epoch", again.Epoch, 2)
 		r.end()
 	})
@@ -261,15 +261,15 @@ func TestMonitorPromotion(t *testing.T) {
 		r.s.execute(t, uuidB+":1")
 		r.settle()
 		r.want("unproven", r.latest().Unproven.OneLine(), "")
-		tails := len(r.from)
+		tails := len(r.tails())
 		r.s.do(func() {
 			r.s.readOnly = true
 			r.s.f.channels = []channel{{io: "ON", sql: "ON"}}
 		})
 		r.settle()
 		r.want("role", r.latest().Role, event.RoleReplica)
-		r.want("tails", len(r.from), tails+1)
-		r.want("tail from", r.from[tails].OneLine(), uuidA+":1-10,"+uuidB+":1")
+		r.want("tails", len(r.tails()), tails+1)
+		r.want("tail from", r.tails()[tails].OneLine(), uuidA+":1-10,"+uuidB+":1")
 	})
 }
 
@@ -281,7 +281,7 @@ func TestMonitorLosses(t *testing.T) {
 		r.show(uuidA+":11", 5, 1)
 		r.s.execute(t, uuidA+":11")
 		r.settle()
-		tails := len(r.from)
+		tails := len(r.tails())
 		r.ids.do(func() {
 			r.ids.history, r.ids.loss, r.ids.ever = 2, 99, mustSet(t, uuidA+":10-11")
 			r.ids.known[mustGTID(t, uuidA+":10")] = event.Known{State: event.IsLost}
@@ -293,8 +293,8 @@ func TestMonitorLosses(t *testing.T) {
 		r.want("loss seen", st.LossSeen, 99)
 		r.want("unproven", st.Unproven.OneLine(), uuidA+":10-11")
 		r.want("base", st.Base.OneLine(), uuidA+":1-9")
-		r.want("tail from", r.from[len(r.from)-1].OneLine(), uuidA+":1-9")
-		r.want("tails", len(r.from), tails+1)
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-9")
+		r.want("tails", len(r.tails()), tails+1)
 		r.show(uuidA+":11", 5, 1) // it still holds the old one
 		r.settle()
 		st = r.latest()
@@ -310,13 +310,13 @@ func TestMonitorFollowExecuted(t *testing.T) {
 		r.s.run.LogBin = false
 		r.start(MonitorOptions{Server: ServerConfig{Follow: FollowExecuted}, AliveInterval: time.Hour})
 		defer r.end()
-		n, probes := len(r.states), r.m.Counters().Probes
+		n, probes := r.count(), r.m.Counters().Probes
 		r.s.execute(t, uuidA+":11")
 		r.settle()
-		r.want("states", len(r.states)-n, 1)
+		r.want("states", r.count()-n, 1)
 		r.want("executed", r.latest().Executed.OneLine(), uuidA+":1-11")
 		r.want("unproven", r.latest().Unproven.OneLine(), "")
-		r.want("tails", len(r.from), 0)
+		r.want("tails", len(r.tails()), 0)
 		if per := float64(r.m.Counters().Probes-probes) / 1.5; per > 60 {
 			t.Errorf("%.0f probes a second on an idle server", per)
 		}
@@ -335,9 +335,9 @@ func TestMonitorSemiSyncStall(t *testing.T) {
 		defer r.end()
 		r.show(uuidA+":11", 5, 1)
 		r.settle()
-		waits := r.s.waits
+		waits := r.waited()
 		r.settle()
-		if per := float64(r.s.waits-waits) / 1.5; per > 60 || per < 5 {
+		if per := float64(r.waited()-waits) / 1.5; per > 60 || per < 5 {
 			t.Errorf("%.0f waits a second", per)
 		}
 		r.ids.say(t, uuidA+":11", 5, 1)

@@ -41,30 +41,34 @@ type probeRequest struct {
 }
 
 const (
+	probeWait    = "WAIT_FOR_EXECUTED_GTID_SET(?, ?), "
 	probeColumns = "@@global.server_uuid, @@global.gtid_owned, @@global.gtid_executed, " +
 		"@@global.gtid_mode, @@global.read_only, @@global.super_read_only"
 	probeStatus = ", (SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime')" +
 		", (SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Threads_running')"
 )
 
-// appendProbeSQL appends the text of the probe to dst. The set is printed into
-// the statement: its alphabet has nothing that needs quoting, and a text
-// statement is one round trip and one parse.
-func appendProbeSQL(dst []byte, q probeRequest) []byte {
-	dst = append(dst, "SELECT "...)
+// sql is the text of the probe, of which there are four. It is prepared: that
+// halves what a probe costs the server.
+func (q *probeRequest) sql() string {
+	text := "SELECT "
 	if !q.WaitFor.IsEmpty() {
-		dst = append(dst, "WAIT_FOR_EXECUTED_GTID_SET('"...)
-		dst = append(dst, q.WaitFor.OneLine()...)
-		dst = append(dst, "', "...)
-		// Zero would mean for ever.
-		dst = strconv.AppendFloat(dst, max(q.Wait, time.Microsecond).Seconds(), 'f', 6, 64)
-		dst = append(dst, "), "...)
+		text += probeWait
 	}
-	dst = append(dst, probeColumns...)
+	text += probeColumns
 	if q.Full {
-		dst = append(dst, probeStatus...)
+		text += probeStatus
 	}
-	return dst
+	return text
+}
+
+// args are the values of the wait.
+func (q *probeRequest) args() []any {
+	if q.WaitFor.IsEmpty() {
+		return nil
+	}
+	// Zero would mean for ever.
+	return []any{q.WaitFor.OneLine(), max(q.Wait, time.Microsecond).Seconds()}
 }
 
 // probeParser turns rows into probes. It belongs to one goroutine.

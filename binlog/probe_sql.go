@@ -96,14 +96,37 @@ type sqlLink struct {
 	cfg    *ServerConfig
 	conn   *sql.Conn
 	parser probeParser
-	buf    []byte
+	stmts  map[string]*sql.Stmt // by text; they end with the connection
 }
 
 func (l *sqlLink) close() error { return discard(l.conn) }
 
+// prepared returns the statement of a probe, prepared on the pinned connection.
+func (l *sqlLink) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	if stmt, ok := l.stmts[text]; ok {
+		return stmt, nil
+	}
+	stmt, err := l.conn.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	if l.stmts == nil {
+		l.stmts = map[string]*sql.Stmt{}
+	}
+	l.stmts[text] = stmt
+	return stmt, nil
+}
+
 func (l *sqlLink) probe(ctx context.Context, q probeRequest) (Probe, error) {
-	l.buf = appendProbeSQL(l.buf[:0], q)
-	cols, err := queryRow(ctx, l.conn, string(l.buf))
+	stmt, err := l.prepared(ctx, q.sql())
+	if err != nil {
+		return Probe{}, fmt.Errorf("prepare probe of %s: %w", l.cfg, err)
+	}
+	rows, err := stmt.QueryContext(ctx, q.args()...)
+	if err != nil {
+		return Probe{}, fmt.Errorf("probe %s: %w", l.cfg, err)
+	}
+	cols, err := oneRow(readRows(rows))
 	if err != nil {
 		return Probe{}, fmt.Errorf("probe %s: %w", l.cfg, err)
 	}
@@ -124,7 +147,10 @@ type querier interface {
 
 // queryRow returns the columns of the only row as text; NULL is empty.
 func queryRow(ctx context.Context, db querier, query string) ([]string, error) {
-	rows, err := queryRows(ctx, db, query)
+	return oneRow(queryRows(ctx, db, query))
+}
+
+func oneRow(rows []textRow, err error) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -151,11 +177,16 @@ func (r *textRow) get(name string) string {
 	return ""
 }
 
-func queryRows(ctx context.Context, db querier, query string) (out []textRow, err error) {
+func queryRows(ctx context.Context, db querier, query string) ([]textRow, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
+	return readRows(rows)
+}
+
+// readRows reads all rows as text and closes them.
+func readRows(rows *sql.Rows) (out []textRow, err error) {
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	names, err := rows.Columns()
 	if err != nil {

@@ -33,9 +33,10 @@ func mustGTID(t testing.TB, s string) gtid.GTID {
 }
 
 func TestProbeStatement(t *testing.T) {
-	plain := string(appendProbeSQL(nil, probeRequest{}))
-	full := string(appendProbeSQL(nil, probeRequest{Full: true}))
-	wait := string(appendProbeSQL(nil, probeRequest{WaitFor: mustSet(t, uuidA+":5"), Wait: 5 * time.Millisecond}))
+	text := func(q probeRequest) string { return q.sql() }
+	plain, full := text(probeRequest{}), text(probeRequest{Full: true})
+	waiting := probeRequest{WaitFor: mustSet(t, uuidA+":5"), Wait: 5 * time.Millisecond}
+	wait := text(waiting)
 	// Rules §1: the order of evaluation is what makes owned ∪ executed an upper
 	// bound.
 	order := []string{"server_uuid", "gtid_owned", "gtid_executed", "gtid_mode", "read_only", "super_read_only"}
@@ -50,8 +51,14 @@ func TestProbeStatement(t *testing.T) {
 	if strings.Index(full, "'Uptime'") < strings.Index(full, "super_read_only") || !strings.Contains(full, "'Threads_running'") {
 		t.Errorf("full probe: %q", full)
 	}
-	if !strings.HasPrefix(wait, "SELECT WAIT_FOR_EXECUTED_GTID_SET('"+uuidA+":5', 0.005000), @@global.server_uuid") {
+	if !strings.HasPrefix(wait, "SELECT WAIT_FOR_EXECUTED_GTID_SET(?, ?), @@global.server_uuid") {
 		t.Errorf("waiting probe: %q", wait)
+	}
+	if got := fmt.Sprint(waiting.args()); got != "["+uuidA+":5 0.005]" {
+		t.Errorf("waits for %s", got)
+	}
+	if waiting.Wait = 0; waiting.args()[1].(float64) <= 0 {
+		t.Error("a wait of no time would last for ever")
 	}
 }
 

@@ -122,8 +122,10 @@ func connectDump(ctx context.Context, o dumpOptions) (*dumpConn, Facts, error) {
 func connectError(s *ServerConfig, err error) error {
 	var my *mysql.MyError
 	if errors.As(err, &my) && my.Code == mysql.ER_ACCESS_DENIED_ERROR {
-		return &RefusedError{Server: s.Name, Reason: my.Message,
-			Mend: fmt.Sprintf("CREATE USER %s IDENTIFIED BY '...' (or correct its password)", quoteAccount(s.User))}
+		return &RefusedError{
+			Server: s.Name, Reason: my.Message,
+			Mend: fmt.Sprintf("CREATE USER %s IDENTIFIED BY '...' (or correct its password)", quoteAccount(s.User)),
+		}
 	}
 	return fmt.Errorf("connect to %s: %w", s, err)
 }

@@ -119,8 +119,14 @@ var flagNames = []struct {
 	flag event.Flags
 	name string
 }{
-	{event.Empty, "empty"}, {event.Statement, "statement"}, {event.DDL, "ddl"}, {event.Capped, "capped"}, {event.XAPrepare, "xa-prepare"},
-	{event.XACommit, "xa-commit"}, {event.XARollback, "xa-rollback"}, {event.NotUnderstood, "not-understood"},
+	{event.Empty, "empty"},
+	{event.Statement, "statement"},
+	{event.DDL, "ddl"},
+	{event.Capped, "capped"},
+	{event.XAPrepare, "xa-prepare"},
+	{event.XACommit, "xa-commit"},
+	{event.XARollback, "xa-rollback"},
+	{event.NotUnderstood, "not-understood"},
 }
 
 func (b *transcriptBed) outcome(out outcome) string {

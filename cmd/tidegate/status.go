@@ -212,7 +212,7 @@ answers to readers: when in doubt, rebuild the server.`,
 	}
 	flags.add(c)
 	c.Flags().StringVar(&server, "server", "", "the server, by its configured name")
-	c.Flags().StringVar(&table, "table", "", "schema.table whose taint is accepted")
+	c.Flags().StringVar(&table, "table", "", "schema.table whose taint is accepted; *: the server as a whole")
 	c.Flags().StringVar(&gtids, "gtids", "", "set of GTIDs that is accepted")
 	c.Flags().BoolVar(&restart, "restart", false, "accept an unclean restart")
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record")

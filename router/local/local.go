@@ -79,10 +79,10 @@ func (o *Options) setDefaults() {
 func (o *Options) validate() error {
 	var errs []error
 	if o.Conn == nil && o.Cluster == "" {
-		errs = append(errs, errors.New("Cluster or Conn is required"))
+		errs = append(errs, errors.New("options Cluster or Conn: one is required"))
 	}
 	if o.Tick < 0 || o.Lease <= 2*o.Tick || o.WatermarkMaxAge <= 2*o.Tick {
-		errs = append(errs, fmt.Errorf("Lease (%v) and WatermarkMaxAge (%v) must be more than two ticks (%v)", o.Lease, o.WatermarkMaxAge, o.Tick))
+		errs = append(errs, fmt.Errorf("options Lease (%v) and WatermarkMaxAge (%v) must be more than two ticks (%v)", o.Lease, o.WatermarkMaxAge, o.Tick))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("local router: %w", err)

@@ -37,6 +37,13 @@ func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
 // acceptance that changes nothing is a mistake that the operator should hear of.
 func acceptable(s *event.ServerState, a serve.Acceptance) error {
 	switch {
+	case a.Table == "*":
+		for _, t := range s.Taints {
+			if t.All {
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: the server is not tainted as a whole", serve.ErrNotAcceptable)
 	case a.Table != "":
 		if _, _, err := key.ParseTable(a.Table); err != nil {
 			return fmt.Errorf("%w: table %q: %w", serve.ErrNotAcceptable, a.Table, err)

@@ -14,6 +14,9 @@ import (
 // acceptsEvery is how often the operator's acceptances are read.
 const acceptsEvery = time.Second
 
+// everything is the table of an acceptance that covers the server as a whole.
+const everything = "*"
+
 // accepts knows what the operator accepted (rules §1).
 type accepts struct {
 	conn   *cdc.Conn
@@ -53,7 +56,11 @@ func (a *accepts) take(list []cdc.Acceptance) {
 	by := map[string][]binlog.Acceptance{}
 	for _, x := range list {
 		b := binlog.Acceptance{DataSet: x.DataSet, GTIDs: x.GTIDs, Restart: x.Restart, Epoch: x.Epoch, Executed: x.Executed}
-		if x.Table != "" {
+		switch x.Table {
+		case "":
+		case everything:
+			b.Everything = true
+		default:
 			schema, table, err := key.ParseTable(x.Table)
 			if err != nil {
 				continue // written by another version; not understood is not accepted

@@ -23,6 +23,9 @@ type lead struct {
 	wake chan struct{} // capacity 1
 
 	sessions sessions
+	// seen are transactions that came under a GTID which the stream has as
+	// another one: the next announcement has to know of them (rules §11.2).
+	seen []event.Identity
 }
 
 // Pauses between sessions.
@@ -83,6 +86,10 @@ func (l *lead) run(ctx context.Context) error {
 		}
 		began := time.Now()
 		err := l.session(ctx, s, epoch)
+		var reused *cdc.ReusedError
+		if errors.As(err, &reused) {
+			l.seen = append(l.seen, reused.Came)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -172,6 +179,7 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 	if err != nil {
 		return err
 	}
+	l.seen = nil
 	tailer, err := binlog.NewTailer(l.t.tailerOptions(s.cfg, binlog.Keys, from))
 	if err != nil {
 		return err
@@ -200,6 +208,7 @@ func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.Primar
 		return cdc.PrimaryFacts{}, err
 	}
 	facts := cdc.PrimaryFacts{
+		Seen:   l.seen,
 		Server: f.Server, UUID: f.ServerUUID, Epoch: f.Epoch, Owned: f.Owned, Executed: f.Executed, Purged: f.Purged,
 		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0,
 	}
