@@ -32,7 +32,7 @@ had sent it.`,
 				return fmt.Errorf("demo: --seconds is %g, it must be 0 to 86400", seconds)
 			}
 			res, err := demo.Run(cmd.Context(), demo.Options{
-				Seconds: time.Duration(seconds * float64(time.Second)), Seed: seed, Out: os.Stderr,
+				Length: time.Duration(seconds * float64(time.Second)), Seed: seed, Out: os.Stderr,
 			})
 			var stale *demo.StaleError
 			switch {

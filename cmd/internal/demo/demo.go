@@ -17,8 +17,8 @@ import (
 // Options of [Run]. The zero value runs until the context ends and shows
 // nothing.
 type Options struct {
-	// Seconds is how long the workload runs; 0: until the context ends.
-	Seconds time.Duration
+	// Length is how long the workload runs; 0: until the context ends.
+	Length time.Duration
 	// Seed is where all random choices come from; 0: a random one. The clock
 	// and the servers do the rest, so that two runs on one seed make the same
 	// choices and not the same numbers.
@@ -33,7 +33,7 @@ type Options struct {
 // demo is one run.
 type demo struct {
 	seed    uint64
-	seconds time.Duration
+	length  time.Duration
 	servers *servers
 	program *program
 	ledger  *ledger
@@ -51,8 +51,8 @@ func (d *demo) firstPosts() int64 { return sessions * postsEach }
 // the result, when a read was stale where Tidegate had sent it; [ErrNotBegun]
 // when ctx ended during the preparation.
 func Run(ctx context.Context, o Options) (res Result, err error) {
-	if o.Seconds < 0 {
-		return Result{}, fmt.Errorf("demo: a run of %s: it must be 0 or longer", o.Seconds)
+	if o.Length < 0 {
+		return Result{}, fmt.Errorf("demo: a run of %s: it must be 0 or longer", o.Length)
 	}
 	if o.Out == nil {
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -62,7 +62,7 @@ func Run(ctx context.Context, o Options) (res Result, err error) {
 		defer func() { _ = null.Close() }()
 		o.Out = null
 	}
-	d := &demo{seed: o.Seed, seconds: o.Seconds}
+	d := &demo{seed: o.Seed, length: o.Length}
 	for d.seed == 0 {
 		d.seed = rand.Uint64()
 	}
@@ -128,9 +128,9 @@ func notBegun(ctx context.Context, err error) error {
 // workload runs sessions, faults and the display until its time is over.
 func (d *demo) workload(ctx context.Context, out *os.File) (Result, error) {
 	began := time.Now()
-	if d.seconds > 0 {
+	if d.length > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d.seconds)
+		ctx, cancel = context.WithTimeout(ctx, d.length)
 		defer cancel()
 	}
 	g, ctx := errgroup.WithContext(ctx)

@@ -24,7 +24,7 @@ func TestDemo(t *testing.T) {
 	}
 	defer func() { _ = out.Close() }()
 	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
-	res, err := demo.Run(ctx, demo.Options{Seconds: 14 * time.Second, Seed: 20261130, Out: out})
+	res, err := demo.Run(ctx, demo.Options{Length: 14 * time.Second, Seed: 20261130, Out: out})
 	shown, readErr := os.ReadFile(out.Name())
 	if readErr != nil {
 		t.Fatal(readErr)
@@ -69,7 +69,7 @@ func TestEndedBeforeItBegan(t *testing.T) {
 	if _, err := demo.Run(ctx, demo.Options{}); !errors.Is(err, demo.ErrNotBegun) {
 		t.Errorf("error %v, want %v", err, demo.ErrNotBegun)
 	}
-	if _, err := demo.Run(ctx, demo.Options{Seconds: -1}); err == nil || errors.Is(err, demo.ErrNotBegun) {
+	if _, err := demo.Run(ctx, demo.Options{Length: -1}); err == nil || errors.Is(err, demo.ErrNotBegun) {
 		t.Errorf("a negative length: %v, want an error that says so", err)
 	}
 }

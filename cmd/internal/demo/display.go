@@ -39,7 +39,7 @@ type serverState struct {
 
 func (d *demo) picture(ran time.Duration) picture {
 	p := picture{
-		mysql: d.servers.cluster.MySQL.Version, seed: d.seed, ran: ran, lasts: d.seconds, counts: d.tally.counts(),
+		mysql: d.servers.cluster.MySQL.Version, seed: d.seed, ran: ran, lasts: d.length, counts: d.tally.counts(),
 		http: d.program.Server.HTTPAddr().String(), resp: d.program.Server.RESPAddr().String(), curl: d.program.curl(d.servers.name(1), 1),
 	}
 	for i := range d.servers.all {
