@@ -1,0 +1,173 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	gomysql "github.com/go-mysql-org/go-mysql/client"
+	"github.com/go-mysql-org/go-mysql/mysql"
+	driver "github.com/go-sql-driver/mysql"
+	"golang.org/x/sync/errgroup"
+
+	"tidegate/binlog/gtid"
+	"tidegate/testenv"
+)
+
+// servers are the sandbox's servers as the application sees them; the primary
+// has place 0.
+type servers struct {
+	cluster *testenv.Cluster
+	all     []*testenv.Server
+	pools   []*sql.DB
+}
+
+// maxConns bounds an application's connections to one server.
+const maxConns = 2 * sessions
+
+func openServers(c *testenv.Cluster) (*servers, error) {
+	s := &servers{cluster: c, all: append([]*testenv.Server{c.Primary()}, c.Replicas()...)}
+	for _, server := range s.all {
+		cfg, err := driver.ParseDSN(server.DSN(testenv.AppUser, testenv.AppDatabase))
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		cfg.Logger = &driver.NopLogger{} // a read that the end interrupts is no news
+		connector, err := driver.NewConnector(cfg)
+		if err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		db := sql.OpenDB(connector)
+		db.SetMaxOpenConns(maxConns)
+		db.SetMaxIdleConns(maxConns)
+		s.pools = append(s.pools, db)
+	}
+	return s, nil
+}
+
+func (s *servers) close() error {
+	var errs []error
+	for _, db := range s.pools {
+		errs = append(errs, db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *servers) name(i int) string { return s.all[i].Name() }
+
+// place of a server by its name; nobody when there is none.
+func (s *servers) place(name string) int {
+	for i, server := range s.all {
+		if server.Name() == name {
+			return i
+		}
+	}
+	return nobody
+}
+
+// ballastRows is the size of the big transaction: an UPDATE of so many rows,
+// which each replica applies in one go while everything later waits. It is more
+// than the tailer's key cap, so that the stream carries "all rows" for it.
+const ballastRows = 120_000
+
+// prepare makes the tables and the first posts, and waits until all replicas
+// have them.
+func (s *servers) prepare(ctx context.Context, firstPosts int64) error {
+	statements := []string{
+		`CREATE TABLE app.posts (id BIGINT PRIMARY KEY, author_id INT NOT NULL, version BIGINT NOT NULL, body VARCHAR(200) NOT NULL, KEY (author_id))`,
+		`CREATE TABLE app.ballast (id INT PRIMARY KEY, n INT NOT NULL, filler CHAR(60) NOT NULL)`,
+		fmt.Sprintf(`INSERT INTO app.posts WITH RECURSIVE seq AS (SELECT 1 AS n UNION ALL SELECT n+1 FROM seq WHERE n < %d) `+
+			`SELECT n, (n-1) %% %d, 1, CONCAT('post ', n, ', as it was before the demo') FROM seq`, firstPosts, sessions),
+		fmt.Sprintf(`INSERT INTO app.ballast WITH RECURSIVE seq AS (SELECT /*+ SET_VAR(cte_max_recursion_depth=%d) */ 1 AS n UNION ALL SELECT n+1 FROM seq WHERE n < %d) `+
+			`SELECT n, 0, 'weight' FROM seq`, ballastRows+1, ballastRows),
+	}
+	for _, q := range statements {
+		if err := s.all[0].Exec(ctx, q); err != nil {
+			return err
+		}
+	}
+	return s.cluster.WaitInSync(ctx)
+}
+
+// shown reads a post on the servers of these places at once. The result has the
+// version that each shows by its place: 0 where the post is not there, unread
+// where it was not asked.
+func (s *servers) shown(ctx context.Context, id int64, places []bool) ([]int64, error) {
+	out := make([]int64, len(s.all))
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range s.all {
+		out[i] = unread
+		if !places[i] {
+			continue
+		}
+		g.Go(func() error {
+			err := s.pools[i].QueryRowContext(ctx, "SELECT version FROM posts WHERE id = ?", id).Scan(&out[i])
+			if errors.Is(err, sql.ErrNoRows) {
+				out[i] = 0
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("read post %d on %s: %w", id, s.name(i), err)
+			}
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// unread stands for the version that a server was not asked for.
+const unread = -1
+
+// writer is one session's connection to the primary. It tells the GTID of each
+// commit, as MySQL returns it with the acknowledgement (session_track_gtids).
+type writer struct{ conn *gomysql.Conn }
+
+// connectTimeout bounds one connection to a server of the sandbox.
+const connectTimeout = 10 * time.Second
+
+func (s *servers) newWriter(ctx context.Context) (*writer, error) {
+	conn, err := gomysql.ConnectWithContext(ctx, s.all[0].Addr(), testenv.AppUser, testenv.AppPassword, testenv.AppDatabase, connectTimeout,
+		func(c *gomysql.Conn) error { return c.SetCapability(mysql.CLIENT_SESSION_TRACK) })
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", s.name(0), err)
+	}
+	w := &writer{conn: conn}
+	if _, err := w.exec(ctx, "SET SESSION session_track_gtids = OWN_GTID"); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return w, nil
+}
+
+// exec runs one statement; the end of ctx interrupts it and the connection can
+// not be used any more.
+func (w *writer) exec(ctx context.Context, query string) (*mysql.Result, error) {
+	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	r, err := w.conn.Execute(query)
+	if err != nil {
+		return nil, fmt.Errorf("write on the primary: %w", err)
+	}
+	return r, nil
+}
+
+// commit runs one statement that is a transaction by itself and returns its
+// GTID once the primary has acknowledged it.
+func (w *writer) commit(ctx context.Context, query string) (gtid.GTID, error) {
+	r, err := w.exec(ctx, query)
+	if err != nil {
+		return gtid.GTID{}, err
+	}
+	if r.SessionTracking == nil || r.SessionTracking.GTID == "" {
+		return gtid.GTID{}, fmt.Errorf("the primary acknowledged a write without its GTID: %s", strings.TrimSpace(query))
+	}
+	g, err := gtid.ParseGTID(r.SessionTracking.GTID)
+	if err != nil {
+		return gtid.GTID{}, fmt.Errorf("the primary's own GTID: %w", err)
+	}
+	return g, nil
+}
+
+func (w *writer) close() error { return w.conn.Close() }
