@@ -48,6 +48,7 @@ func (w *world) begin(x int8, b byte) bool {
 		c := newLedger() // the first checkpoint of a history (rules §5.3)
 		c.history, c.delivered, c.lost, c.lostTxs, c.everLost = said.history, s.executed, said.lost, said.lostTxs, said.everLost
 		c.lossAt, c.groups, c.before = old.lossAt, said.groups, said.before
+		c.empty = old.empty & s.executed &^ newly
 		p.todo = append(p.todo, w.checkpointItem(&c))
 	}
 	p.todo = append(p.todo, item{kind: itemAnnouncement, ev: w.announcement(&said, newly), ledger: &said, newly: newly})

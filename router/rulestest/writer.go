@@ -135,10 +135,10 @@ func (w *world) publishNext(s *server, a, b byte) bool {
 		}
 		return w.sent(item{kind: itemLastChunk, tx: n, ev: last})
 	}
-	if t.ddl {
+	if w.defsPosted[len(w.defsPosted)-1] != t.def {
 		w.defsPosted = append(w.defsPosted, t.def)
-		p.lookUp = false
 	}
+	p.lookUp = p.lookUp && !t.ddl // the event tells more
 	items := []item{{kind: itemTransaction, tx: n, ev: w.event(n)}}
 	if len(next) > 1 && b&1 == 1 && !w.txs[next[1]].big && !w.txs[next[1]].ddl {
 		items = append(items, item{kind: itemTransaction, tx: next[1], ev: w.event(next[1])})
