@@ -2,7 +2,6 @@ package index
 
 import (
 	"fmt"
-	"strings"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -48,22 +47,22 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 // rows show until everything up to there is confirmed.
 func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
 	gone := a.Lost.Union(a.NewlyLost)
-	if !gone.IsEmpty() {
+	if !gone.IsEmpty() && rule(ruleLostLeaves) {
 		ix.d.Remove(gone)
 		ix.h.Remove(gone)
 		ix.dh.Remove(gone)
-		if ranges := ix.ord.remove(gone); len(ranges) > 0 {
+		if ranges := ix.ord.remove(gone); len(ranges) > 0 && rule(ruleLostMoves) {
 			ix.pending.ordinals = true
 			ix.tab.move(ranges, v, func(a, b uint64) {
 				ix.n.RecordsMoved++
-				if ix.opt.Store != nil {
+				if ix.pending.on {
 					ix.pending.words(a, b, v)
 				}
 			})
 		}
 	}
 	ix.lost = a.Lost
-	if p := ix.clk.newest; same && p != nil {
+	if p := ix.clk.newest; same && p != nil && rule(ruleShownAgain) {
 		// A counted E of this very run has shown them since.
 		ix.lost = ix.lost.Subtract(p.e)
 	}
@@ -77,10 +76,10 @@ func (ix *Index) setGroups(list []event.GroupColumn) {
 		g := &list[i]
 		schema, table := g.Schema, g.Table
 		if fold {
-			schema, table = strings.ToLower(schema), strings.ToLower(table)
+			schema, table = key.FoldName(schema), key.FoldName(table)
 		}
 		scopes := ix.hasher.Table(schema, table)
-		m[scopes.Group(strings.ToLower(g.Column)).AllRows] = g.Before
+		m[scopes.Group(key.FoldName(g.Column)).AllRows] = g.Before
 	}
 	ix.groups, ix.groupList = m, list
 }

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,13 @@ import (
 // same sequence. The index is not ready until [Index.CaughtUp] tells where the
 // stream ends.
 func (ix *Index) Start(cp *event.Checkpoint, seq uint64, h event.Header, version event.Version) error {
+	if err := ix.start(cp, seq, h, version); err != nil {
+		return err
+	}
+	return ix.flushIfDue()
+}
+
+func (ix *Index) start(cp *event.Checkpoint, seq uint64, h event.Header, version event.Version) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	if ix.failed != nil {
@@ -29,7 +37,7 @@ func (ix *Index) Start(cp *event.Checkpoint, seq uint64, h event.Header, version
 		"history", uint64(cp.History), "horizon", cp.Delivered.Count())
 	ix.publish()
 	old.retire()
-	return ix.flushIfDue()
+	return nil
 }
 
 // begin replaces everything that belongs to a history by what a checkpoint
@@ -43,6 +51,9 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.announced = nil
 	ix.d.Reset(cp.Delivered)
 	ix.h.Reset(cp.Delivered)
+	if !rule(ruleStartHorizon) {
+		ix.h.Reset(gtid.Set{})
+	}
 	ix.dh.Reset(cp.Delivered)
 	ix.lost = cp.Lost
 	ix.explained = gtid.Set{}
@@ -50,27 +61,41 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.half = halfTransaction{}
 	ix.open = map[string]*openXA{}
 	for i := range cp.Open {
+		if !rule(ruleXAOpen) {
+			break
+		}
 		o := &cp.Open[i]
 		ix.open[o.XID] = &openXA{gtid: o.GTID, tables: slices.Clone(o.Tables), scopes: slices.Clone(o.Scopes)}
 	}
 	ix.streamDefs = shared[key.Digest, key.DefVersion]{}
 	ix.pending.reset()
 	ix.setDefs(cp.Defs)
-	ix.setGroups(cp.Groups)
 	ix.clk = clock{}
 	if cp.Announced.Epoch != 0 && cp.Announced.History == cp.History {
 		a := cp.Announced
 		ix.announced = &a
 		ix.explained = a.Executed
 	}
+	ix.setGroups(cp.Groups)
 	ix.reassess()
 	return old
 }
 
 // Writes applies one message. Sequences grow; items that the index has already
-// (under the sequence of its position) are skipped. After an error nothing of
-// the message is visible as delivered, and the index must be started anew.
+// (under the sequence of its position) are skipped. After an error the index
+// answers no until it is started anew.
 func (ix *Index) Writes(seq uint64, m *event.Message) error {
+	if err := ix.writes(seq, m); err != nil {
+		if errors.Is(err, ErrDiscontinuity) {
+			// So that a restart does not come back to the same place.
+			err = errors.Join(err, ix.Flush())
+		}
+		return err
+	}
+	return ix.flushIfDue()
+}
+
+func (ix *Index) writes(seq uint64, m *event.Message) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	switch {
@@ -119,13 +144,14 @@ func (ix *Index) Writes(seq uint64, m *event.Message) error {
 		t.retire()
 	}
 	ix.evictIfDue()
-	return ix.flushIfDue()
+	return nil
 }
 
 // broken makes the index answer no until it is started anew (P3).
 func (ix *Index) broken(err error) error {
 	ix.cold = "the stream broke off: " + err.Error()
 	ix.caught, ix.targeted = false, false
+	ix.pending.reset() // nor is the store's content good for a start
 	ix.opt.Log.Warn("the index must be built anew", "err", err)
 	ix.publish()
 	return err
@@ -165,10 +191,10 @@ func (ix *Index) item(it event.Item, v event.Version) (*table, error) {
 func (ix *Index) transaction(t *event.Transaction, v event.Version) {
 	ix.n.Transactions++
 	switch {
-	case t.Flags&event.XAPrepare != 0:
+	case t.Flags&event.XAPrepare != 0 && rule(ruleXAAtCommit):
 		ix.prepare(t)
 	case t.Flags&event.XACommit != 0:
-		if !ix.commitXA(t.XID, v) {
+		if !ix.commitXA(t.XID, v) && rule(ruleXAUnknown) {
 			everything := ix.hasher.Everything()
 			ix.put(&everything, v)
 			ix.n.UnknownXIDs++
@@ -200,7 +226,7 @@ func (ix *Index) putAll(t *event.Transaction, v event.Version) {
 func (ix *Index) put(d *key.Digest, v event.Version) {
 	if ix.tab.put(d, v) {
 		ix.n.RecordsPut++
-		if ix.opt.Store != nil {
+		if ix.pending.on {
 			ix.pending.record(d, v)
 		}
 		if ix.tab.left > 0 {
@@ -226,8 +252,9 @@ func (ix *Index) deliver(g gtid.GTID, v event.Version) {
 // hole notes GTIDs whose changes the stream can not give (rules §3.3).
 func (ix *Index) hole(h *event.Hole, v event.Version) {
 	ix.n.Holes++
-	everything := ix.hasher.Everything()
-	ix.put(&everything, v)
+	if everything := ix.hasher.Everything(); rule(ruleHoleWide) {
+		ix.put(&everything, v)
+	}
 	ix.horizon(h.GTIDs)
 	if h.Anonymous {
 		// E's of before and of after say nothing of what has no GTID.
@@ -238,7 +265,9 @@ func (ix *Index) hole(h *event.Hole, v event.Version) {
 
 // horizon adds to H what the stream did not give.
 func (ix *Index) horizon(s gtid.Set) {
-	ix.h.AddSet(s)
+	if rule(ruleHoleHorizon) {
+		ix.h.AddSet(s)
+	}
 	ix.dh.AddSet(s)
 	if ix.lost.Overlaps(s) {
 		ix.lost = ix.lost.Subtract(s)

@@ -1,8 +1,6 @@
 package index
 
 import (
-	"crypto/sha256"
-
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 	"tidegate/cdc/key"
@@ -43,9 +41,11 @@ func (ix *Index) chunk(c *event.Chunk, v event.Version) {
 	}
 	t := *c.Last
 	t.Scopes = append(h.scopes, t.Scopes...)
-	whole := !h.broken && h.next == c.Total && t.GTID == c.GTID && digestOf(t.Scopes) == c.Digest
+	sum := event.NewScopesDigest()
+	sum.Add(t.Scopes)
+	whole := !h.broken && h.next == c.Total && t.GTID == c.GTID && sum.Sum() == c.Digest
 	*h = halfTransaction{}
-	if whole {
+	if whole || !rule(ruleChunksWhole) {
 		ix.transaction(&t, v)
 		return
 	}
@@ -56,15 +56,4 @@ func (ix *Index) chunk(c *event.Chunk, v event.Version) {
 		// Its commit finds nothing under this XID and writes everything.
 		ix.dropXA(t.XID)
 	}
-}
-
-// digestOf is how a last chunk names the scopes of all chunks: the first half
-// of SHA-256 over them in order, without anything between.
-func digestOf(scopes []key.Digest) (d [16]byte) {
-	h := sha256.New()
-	for i := range scopes {
-		h.Write(scopes[i][:])
-	}
-	copy(d[:], h.Sum(nil))
-	return d
 }

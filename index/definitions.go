@@ -91,7 +91,9 @@ func (ix *Index) setDefs(defs []event.DefRef) {
 		shard := digestShard(d.Table)
 		if v, ok := ix.streamDefs.get(shard, d.Table); !ok || v != d.Version {
 			ix.streamDefs.set(shard, d.Table, d.Version)
-			ix.pending.defs = append(ix.pending.defs, d)
+			if ix.pending.on {
+				ix.pending.defs = append(ix.pending.defs, d)
+			}
 		}
 	}
 }

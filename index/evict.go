@@ -1,6 +1,9 @@
 package index
 
-import "tidegate/cdc/event"
+import (
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+)
 
 const (
 	// evictShare is the part of the records that one eviction forgets.
@@ -21,8 +24,8 @@ func (ix *Index) evictIfDue() {
 		over := ix.tab.count - limit
 		ix.evict(ix.tab.quantile(max(over, ix.opt.MaxRecords/evictShare)))
 	}
-	if ix.ord.len() > ix.opt.MaxRuns {
-		ix.evict(ix.ord.at(ix.ord.len() / evictShare).last())
+	if n := ix.ord.len(); n > ix.opt.MaxRuns {
+		ix.evict(ix.ord.at(max(n/evictShare, n-ix.opt.MaxRuns) - 1).last())
 	}
 }
 
@@ -45,10 +48,10 @@ func (ix *Index) evict(cut event.Version) {
 	if cut == 0 || cut <= ix.tab.cut {
 		return
 	}
-	ix.ord.forget(cut, &ix.h)
+	ix.forgetInto(cut)
 	ix.gen++
 	ix.n.Evictions++
-	ix.pending.ordinals, ix.pending.horizon = true, true
+	ix.pending.ordinals = true
 	for _, sv := range ix.servers { // their places in the list are no more
 		if sv.view.state != nil {
 			sv.mark = mark{}
@@ -56,10 +59,25 @@ func (ix *Index) evict(cut event.Version) {
 		}
 	}
 	ix.publish()
-	ix.tab.gen.Store(ix.gen)
+	if rule(ruleGeneration) {
+		ix.tab.gen.Store(ix.gen)
+	}
 	ix.tab.forget(cut)
 	if len(ix.tab.segs) <= minSegments {
 		ix.finishSweep()
+	}
+}
+
+// forgetInto drops the versions up to cut and adds their transactions to H.
+func (ix *Index) forgetInto(cut event.Version) {
+	switch {
+	case !rule(ruleEvictHorizon):
+		ix.ord.forget(cut, &gtid.Builder{})
+	case !rule(ruleEvictAll):
+		ix.ord.forget(cut-1, &gtid.Builder{})
+		ix.ord.forget(cut, &ix.h)
+	default:
+		ix.ord.forget(cut, &ix.h)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	"tidegate/binlog/gtid"
@@ -33,12 +32,8 @@ func row(n int) key.Digest {
 	return posts.Row(binary.BigEndian.AppendUint64(nil, uint64(n)))
 }
 
-func authorIs(n int) key.Digest {
-	return author.Value(binary.BigEndian.AppendUint64(nil, uint64(n)))
-}
-
 // set parses a set in which a, b and c stand for the servers' UUIDs: "a:1-5,b:3".
-func set(tb testing.TB, s string) gtid.Set {
+func set(tb tester, s string) gtid.Set {
 	tb.Helper()
 	var out gtid.Set
 	for _, part := range strings.Split(s, ",") {
@@ -64,9 +59,18 @@ func g(name string) gtid.GTID {
 	return gtid.GTID{UUID: uuidOf(name[0]), Seq: seq}
 }
 
+// tester is what tests, benchmarks and rapid's checks have in common.
+type tester interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Error(args ...any)
+	Errorf(format string, args ...any)
+}
+
 // world drives one index.
 type world struct {
-	tb       testing.TB
+	tb       tester
 	ix       *index.Index
 	now      int64
 	tick     uint64
@@ -78,7 +82,7 @@ type world struct {
 
 const second = int64(time.Second)
 
-func newWorld(tb testing.TB, o index.Options) *world {
+func newWorld(tb tester, o index.Options) *world {
 	tb.Helper()
 	w := &world{tb: tb, now: 1000 * second, timeline: 1, states: map[string]*event.ServerState{}}
 	o.Clock = func() int64 { return w.now }
@@ -96,7 +100,7 @@ func newWorld(tb testing.TB, o index.Options) *world {
 
 // started is a world whose index has read a checkpoint with the given delivered
 // set and the announcement of server a, and has caught up.
-func started(tb testing.TB, o index.Options, delivered string) *world {
+func started(tb tester, o index.Options, delivered string) *world {
 	tb.Helper()
 	w := newWorld(tb, o)
 	w.start(delivered)

@@ -71,8 +71,11 @@ type Index struct {
 	clk     clock
 
 	pending pending // what the store does not have yet
-	failed  error   // of the store: nothing is applied any more
+	stored  stored
+	failed  error // of the store: nothing is applied any more
 	n       Counters
+
+	flush flushing
 }
 
 // Counters are the index's plain counters. Times are readings of its clock.
@@ -121,6 +124,7 @@ func Open(o Options) (*Index, error) {
 		ix.addServer(name)
 	}
 	ix.tab = newTable(o.MaxRecords)
+	ix.open = map[string]*openXA{}
 	ix.cold = "no checkpoint was read yet"
 	ix.blind = max(o.Clock(), 1)
 	if o.Store != nil {
@@ -259,6 +263,9 @@ func (ix *Index) Definition(d *event.TableDefinition) error {
 	defer ix.mu.Unlock()
 	k := nameKey{d.Schema, d.Table}
 	ix.defs.set(k.shard(), k, d)
+	if ix.pending.on {
+		ix.pending.tables = append(ix.pending.tables, d)
+	}
 	ix.publish()
 	return nil
 }

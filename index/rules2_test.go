@@ -154,3 +154,27 @@ func TestDuplicateUUID(t *testing.T) {
 	}
 	w.wantIneligible("b", "", "")
 }
+
+// TestRule2ErrantWithoutPrimary: while there is no primary only what a probe
+// has shown to be errant excludes a server: its replicas may have applied what
+// the stream lost with it.
+func TestRule2ErrantWithoutPrimary(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	down := func(s *event.ServerState) { s.Alive = false }
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.state("b", "a:1-11")
+	w.state("c", "a:1-10,c:1")
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.newTick()
+	w.state("a", "a:1-11") // begun later than the states of b and c
+	w.state("b", "a:1-12")
+	w.state("c", "a:1-12,c:1")
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.state("a", "a:1-11", down)
+	w.wantIneligible("b", "", "")
+	w.wantIneligible("c", "excluded", uuidC.String()+":1")
+	w.state("a", "a:1-11")
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.wantPrimary("", "")
+}

@@ -34,13 +34,38 @@ type server struct {
 	live bool
 	twin string // another live server with its UUID
 
-	// unexplained is what it executed and neither D, H, the announced primary
-	// nor the server's own list of errant GTIDs accounts for (rules §2.3).
-	unexplained gtid.Set
-	// suspects is the same of what it owns, which is errant only when a counted
-	// probe that began later does not show it either.
-	suspects    gtid.Set
-	suspectTick uint64
+	// What it executed, and what it owns, that nobody accounts for (rules §2.3).
+	executedAlone, ownedAlone accusation
+}
+
+// accusation is GTIDs of a server that neither D, H, the announced primary nor
+// the server's own list of errant ones accounts for.
+type accusation struct {
+	all gtid.Set
+	// old is the part of all that is longest so: since before tick was sent. A
+	// counted probe of a later tick that lacks it too shows that it is errant.
+	old  gtid.Set
+	tick uint64
+}
+
+func (a *accusation) set(all gtid.Set, now uint64) {
+	a.all = all
+	if a.old = a.old.Intersect(all); a.old.IsEmpty() {
+		a.old, a.tick = all, now
+	}
+}
+
+// proven returns what is shown to be errant. What the newest probe has is no
+// part of it.
+func (a *accusation) proven(newest *probe) gtid.Set {
+	if newest != nil && newest.tick > a.tick {
+		return a.old
+	}
+	return gtid.Set{}
+}
+
+func (sv *server) accused() bool {
+	return !sv.executedAlone.all.IsEmpty() || !sv.ownedAlone.all.IsEmpty()
 }
 
 func (ix *Index) addServer(name string) int {
@@ -66,14 +91,14 @@ func (ix *Index) State(s *event.ServerState) error {
 		ix.opt.Log.Info("a server that is not configured was heard of", "server", s.Server)
 	}
 	sv := ix.servers[i]
-	if old := sv.view.state; old != nil && s.Epoch < old.Epoch {
+	if old := sv.view.state; rule(ruleEpochs) && old != nil && s.Epoch < old.Epoch {
 		return nil
 	}
 	sv.view.state = s
 	sv.tick, sv.tickAt = 0, 0
-	if s.Alive { // losing the pinned connection ends the lease at once
+	if s.Alive || !rule(ruleConnection) { // losing the pinned connection ends the lease at once
 		for k := range s.Ticks {
-			if t := &s.Ticks[k]; t.Router == ix.opt.Router && t.Tick > sv.tick {
+			if t := &s.Ticks[k]; (t.Router == ix.opt.Router || !rule(ruleTicks)) && t.Tick > sv.tick {
 				sv.tick = t.Tick
 			}
 		}
@@ -98,7 +123,7 @@ func (ix *Index) State(s *event.ServerState) error {
 // filters (rules §2.4).
 func (sv *server) setTables(s *event.ServerState) {
 	sv.view.tables = nil
-	if len(s.Taints)+len(s.FilteredTables) == 0 {
+	if len(s.Taints)+len(s.FilteredTables) == 0 || !rule(ruleTaintTable) {
 		return
 	}
 	m := make(map[key.Digest]struct{}, len(s.Taints)+len(s.FilteredTables))
@@ -127,9 +152,9 @@ func (ix *Index) assess(sv *server, anew bool) {
 	if s == nil {
 		return
 	}
-	announced := ix.announcedRun(s) && s.Alive && s.Role == event.RolePrimary
+	announced := ix.announcedRun(s) && s.Alive && s.Role == event.RolePrimary && rule(rulePrimaryShown)
 	proven := sv.executed
-	if !announced {
+	if !announced && rule(ruleUnproven) {
 		proven = sv.executed.Subtract(s.Unproven)
 	}
 	if announced != sv.announced || !proven.ContainsSet(sv.proven) {
@@ -142,13 +167,13 @@ func (ix *Index) assess(sv *server, anew bool) {
 	}
 	ix.setPrefix(sv)
 	ix.setFresh(sv)
-	ix.setUnexplained(sv)
+	ix.accuse(sv)
 }
 
 // confirm sets C(X): what is proven, as far as the stream has shown what it
 // means (rules §2.2).
 func (ix *Index) confirm(sv *server) {
-	if sv.announced {
+	if sv.announced || !rule(ruleConfirmedKnown) {
 		sv.view.conf, sv.whole = sv.proven, true
 		return
 	}
@@ -175,15 +200,15 @@ func (ix *Index) grown() {
 		if sv.view.state == nil {
 			continue
 		}
-		if !sv.whole {
+		if !sv.whole || sv.fresh == nil {
 			ix.confirm(sv)
 			ix.setFresh(sv)
 		}
 		if sv.atEnd {
 			ix.setPrefix(sv)
 		}
-		if !sv.unexplained.IsEmpty() || !sv.suspects.IsEmpty() {
-			ix.setUnexplained(sv)
+		if sv.accused() {
+			ix.accuse(sv)
 			ix.judge(sv)
 		}
 	}
@@ -227,18 +252,18 @@ func (ix *Index) reassess() {
 // explain looks again at what was not accounted for.
 func (ix *Index) explain() {
 	for _, sv := range ix.servers {
-		if !sv.unexplained.IsEmpty() || !sv.suspects.IsEmpty() {
-			ix.setUnexplained(sv)
+		if sv.accused() {
+			ix.accuse(sv)
 			ix.judge(sv)
 		}
 	}
 }
 
-// setUnexplained compares what a server executed and owns with everything that
+// accuse compares what a server executed and owns with everything that
 // accounts for it (rules §2.3).
-func (ix *Index) setUnexplained(sv *server) {
+func (ix *Index) accuse(sv *server) {
 	if sv.announced { // what it has is what there is
-		sv.unexplained, sv.suspects = gtid.Set{}, gtid.Set{}
+		sv.executedAlone, sv.ownedAlone = accusation{}, accusation{}
 		return
 	}
 	dh := ix.dh.Set()
@@ -250,20 +275,26 @@ func (ix *Index) setUnexplained(sv *server) {
 		// it by themselves.
 		return s.Subtract(dh).Subtract(ix.explained).Subtract(sv.view.state.Errant).Subtract(ix.lost)
 	}
-	sv.unexplained = rest(sv.executed)
-	owned := rest(sv.owned)
-	if sv.suspects = sv.suspects.Intersect(owned); sv.suspects.IsEmpty() {
-		sv.suspects, sv.suspectTick = owned, ix.ticks.last
-	}
+	sv.executedAlone.set(rest(sv.executed), ix.ticks.last)
+	sv.ownedAlone.set(rest(sv.owned), ix.ticks.last)
 }
 
-// errant tells whether the server has GTIDs that nobody accounts for.
+// errant returns what excludes the server because nobody accounts for it. While
+// there is a primary, its next probe soon accounts for what is not errant: until
+// then, ignorance is a no (P3). Without one only what is proven counts: replicas
+// may well have applied what the stream lost with the primary, and `eventual` is
+// all that is left of them.
 func (ix *Index) errant(sv *server) gtid.Set {
-	if !sv.unexplained.IsEmpty() {
-		return sv.unexplained
+	if rule(ruleErrant) {
+		if ix.primary.ok && !sv.executedAlone.all.IsEmpty() {
+			return sv.executedAlone.all
+		}
+		if e := sv.executedAlone.proven(ix.clk.newest); !e.IsEmpty() {
+			return e
+		}
 	}
-	if p := ix.clk.newest; p != nil && p.tick > sv.suspectTick {
-		return sv.suspects
+	if rule(ruleErrantOwned) {
+		return sv.ownedAlone.proven(ix.clk.newest)
 	}
 	return gtid.Set{}
 }
@@ -280,10 +311,10 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 	if s == nil {
 		return "", ""
 	}
-	if sv.twin != "" {
+	if sv.twin != "" && rule(ruleTwin) {
 		return reasonExcluded, "server " + sv.twin + " has the same server_uuid " + s.UUID.String()
 	}
-	if len(s.Excluded) > 0 {
+	if len(s.Excluded) > 0 && rule(ruleTailerExcluded) {
 		detail := strings.Join(s.Excluded, "; ")
 		for _, e := range s.Excluded {
 			if strings.HasPrefix(e, reasonEpochChanged) {
@@ -293,21 +324,21 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 		return reasonExcluded, detail
 	}
 	for i := range s.Taints {
-		if t := &s.Taints[i]; t.All {
+		if t := &s.Taints[i]; t.All && rule(ruleTaintAll) {
 			return reasonExcluded, fmt.Sprintf("tainted as a whole since %s: %s", t.GTID, t.Reason)
 		}
 	}
-	if !sv.announced && s.Follow != followExecuted { // who compares nothing names no history
-		if s.History != ix.history {
-			return reasonCatchingUp, fmt.Sprintf("its state is of history %d, the stream is in %d", s.History, ix.history)
-		}
-		if s.LossSeen < ix.lossAt {
-			return reasonCatchingUp, fmt.Sprintf("its tailer has not compared since the loss at version %d", ix.lossAt)
-		}
-	}
-	if ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned) {
+	if rule(ruleHoldsLost) && (ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned)) {
 		held := ix.lost.Intersect(sv.executed.Union(sv.owned))
 		return reasonExcluded, "it holds lost transactions: " + held.Limit(shownIntervals).OneLine()
+	}
+	if !sv.announced && s.Follow != followExecuted { // who compares nothing names no history
+		if s.History != ix.history && rule(ruleHistory) {
+			return reasonCatchingUp, fmt.Sprintf("its state is of history %d, the stream is in %d", s.History, ix.history)
+		}
+		if s.LossSeen < ix.lossAt && rule(ruleLossSeen) {
+			return reasonCatchingUp, fmt.Sprintf("its tailer has not compared since the loss at version %d", ix.lossAt)
+		}
 	}
 	if e := ix.errant(sv); !e.IsEmpty() {
 		return reasonExcluded, "it has transactions that neither the stream nor the primary accounts for: " + e.Limit(shownIntervals).OneLine()
@@ -342,7 +373,15 @@ func (ix *Index) evaluate() {
 			ix.judge(sv)
 		}
 	}
+	was := ix.primary.ok
 	ix.primary = ix.findPrimary()
+	if ix.primary.ok != was {
+		for _, sv := range ix.servers {
+			if sv.accused() {
+				ix.judge(sv)
+			}
+		}
+	}
 }
 
 // findPrimary says who the primary is, or why it is not known (rules §7).
@@ -357,7 +396,7 @@ func (ix *Index) findPrimary() primaryView {
 		return none(reasonNoPrimary, "the announced primary "+a.Server+" was not heard of")
 	}
 	for k, o := range ix.servers {
-		if k != i && o.isLivePrimary() {
+		if k != i && o.isLivePrimary() && rule(rulePrimaryAlone) {
 			if ix.servers[i].isLivePrimary() {
 				return none(reasonNoPrimary, "both "+a.Server+" and "+o.view.name+" are primaries")
 			}
@@ -369,7 +408,7 @@ func (ix *Index) findPrimary() primaryView {
 		return none(reasonNoPrimary, "the announced primary "+a.Server+" is down: "+s.Down)
 	case s.Role != event.RolePrimary:
 		return none(reasonNoPrimary, "the announced primary "+a.Server+" is no primary any more")
-	case !ix.announcedRun(s):
+	case !ix.announcedRun(s) && rule(rulePrimaryRun):
 		return none(reasonCatchingUp, fmt.Sprintf("epoch %d of %s is not announced, epoch %d is", s.Epoch, a.Server, a.Epoch))
 	}
 	return primaryView{i: i, ok: true}

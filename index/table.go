@@ -305,19 +305,3 @@ func (t *table) move(ranges []versionRange, v event.Version, moved func(a, b uin
 		})
 	}
 }
-
-// oldest returns the smallest version of a record, 0 when there is none. It
-// reads the whole table.
-func (t *table) oldest() event.Version {
-	var low event.Version
-	for i := range t.segs {
-		if s := t.segs[i].Load(); s != nil {
-			s.each(func(_, _ uint64, p int) {
-				if v := event.Version(s.words[p]); v > t.cut && (low == 0 || v < low) {
-					low = v
-				}
-			})
-		}
-	}
-	return low
-}

@@ -84,25 +84,25 @@ func within(s, c, lost gtid.Set) bool {
 // counts tells why E of a state of server i can't count; empty: it counts.
 func (ix *Index) counts(i int, s *event.ServerState) string {
 	switch {
-	case ix.clk.anonymous:
+	case ix.clk.anonymous && rule(ruleAnonymous):
 		return "an anonymous transaction was read; nothing counts until the next announcement"
-	case !ix.announcedRun(s):
+	case !ix.announcedRun(s) && rule(ruleEAnnounced):
 		return "this run of the primary is not announced"
 	case !s.Alive:
 		return "not alive"
-	case s.Role != event.RolePrimary || !s.Writable:
+	case !s.Writable && rule(ruleEWritable):
 		return "not a writable primary"
-	case !s.Drained:
+	case !s.Drained && rule(ruleEDrained):
 		return "its old channel is not drained"
-	case s.GTIDMode != gtidModeOn:
+	case s.GTIDMode != gtidModeOn && rule(ruleEMode):
 		return "gtid_mode is " + s.GTIDMode
 	}
 	for k, o := range ix.servers {
-		if k != i && o.isLivePrimary() {
+		if k != i && o.isLivePrimary() && rule(ruleEAlone) {
 			return "server " + o.view.name + " is a primary as well"
 		}
 	}
-	if !within(ix.clk.executed, s.Owned.Union(s.Executed), ix.lost) {
+	if rule(ruleEPrevious) && !within(ix.clk.executed, s.Owned.Union(s.Executed), ix.lost) {
 		return "it lacks a part of the executed set of the probe before"
 	}
 	return ""
@@ -127,11 +127,14 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	ix.n.ProbesCounted++
 	// Sharing what has not changed with D ∪ H makes the comparisons cheap.
 	p := &probe{n: c.count, tick: sv.tick, at: sv.tickAt, executed: ix.share(s.Executed)}
-	p.e = ix.share(p.executed.Union(s.Owned))
+	p.e = p.executed
+	if rule(ruleEOwned) {
+		p.e = ix.share(p.executed.Union(s.Owned))
+	}
 	c.count++
 	c.executed, c.newest = p.executed, p
 	ix.explained = p.e
-	if ix.lost.Overlaps(p.e) {
+	if ix.lost.Overlaps(p.e) && rule(ruleShownAgain) {
 		// What the primary has again is not lost any more; else a GTID that was
 		// given anew would count as seen before the stream brings it (P2).
 		ix.lost = ix.lost.Subtract(p.e)

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,6 +25,12 @@ type collation struct {
 	// checked: texts must be valid in the character set, for weights stop at
 	// (or skip over) what is not.
 	checked bool
+	// recoded: a character may have several codes, so texts are decoded and
+	// encoded again to give it one.
+	recoded bool
+	// lacking is U+FFFF in the character set where the library gives it no weight
+	// and MySQL does; else empty.
+	lacking []byte
 	// pad is the weight of a space, which PAD SPACE collations ignore at the end
 	// of a text; empty for NO PAD.
 	pad []byte
@@ -50,9 +57,14 @@ func newCollation(e collationEntry) *collation {
 	if data == nil {
 		return nil
 	}
-	c := &collation{fold: e.fold, data: data, cs: data.Charset(), binary: data.IsBinary()}
+	c := &collation{fold: e.fold, data: data, cs: data.Charset(), binary: data.IsBinary(), recoded: e.fold == Coarse}
 	if eightBit, ok := c.cs.(*charset.Charset_8bit); !ok || eightBit.Name() == "ascii" {
 		c.checked = true
+	}
+	if _, ok := data.(*colldata.Collation_uca_legacy); ok {
+		if b, ok := c.appendRune(nil, lackingRune); ok && len(data.WeightString(nil, b, 0)) == 0 {
+			c.lacking = b
+		}
 	}
 	if !e.noPad {
 		c.pad = c.weights(nil, c.space())
@@ -67,10 +79,31 @@ func (c *collation) space() []byte {
 }
 
 func (c *collation) weights(dst, text []byte) []byte {
-	if c.binary {
+	switch {
+	case c.binary:
 		return append(dst, text...)
+	case len(c.lacking) > 0 && bytes.Contains(text, c.lacking):
+		return c.weightsAround(dst, text)
 	}
 	return c.data.WeightString(dst, text, 0)
+}
+
+const lackingRune = 0xffff
+
+// weightsAround adds the weight that U+FFFF has in MySQL's collations by UCA
+// 4.0.0. No contraction spans it.
+func (c *collation) weightsAround(dst, text []byte) []byte {
+	from := 0
+	for i := 0; i < len(text); {
+		r, n, _ := c.cs.DecodeRune(text[i:])
+		if r == lackingRune {
+			dst = c.data.WeightString(dst, text[from:i], 0)
+			dst = append(dst, 0xfb, 0xc1, 0xff, 0xff)
+			from = i + n
+		}
+		i += max(n, 1)
+	}
+	return c.data.WeightString(dst, text[from:], 0)
 }
 
 // appendWeights appends the weights of a text in the collation's character set,
@@ -79,6 +112,11 @@ func (c *collation) weights(dst, text []byte) []byte {
 func (c *collation) appendWeights(dst, text []byte) (out []byte, ok bool) {
 	if c.checked && !charset.Validate(c.cs, text) {
 		return dst, false
+	}
+	if c.recoded {
+		if text, ok = c.recode(text); !ok {
+			return dst, false
+		}
 	}
 	start := len(dst)
 	dst = c.weights(dst, text)
@@ -104,14 +142,37 @@ func (c *collation) encode(dst []byte, text string) ([]byte, error) {
 		return append(dst, text...), nil
 	}
 	for _, r := range text {
-		dst = slices.Grow(dst, maxCharBytes)
-		n := c.cs.EncodeRune(dst[len(dst):len(dst)+maxCharBytes], r)
-		if n < 0 {
+		var ok bool
+		if dst, ok = c.appendRune(dst, r); !ok {
 			return dst, fmt.Errorf("%w: %q is not in %s", errNotCharset, r, c.cs.Name())
 		}
-		dst = dst[:len(dst)+n]
 	}
 	return dst, nil
+}
+
+func (c *collation) appendRune(dst []byte, r rune) (out []byte, ok bool) {
+	dst = slices.Grow(dst, maxCharBytes)
+	n := c.cs.EncodeRune(dst[len(dst):len(dst)+maxCharBytes], r)
+	if n < 0 {
+		return dst, false
+	}
+	return dst[:len(dst)+n], true
+}
+
+// recode gives each character the code that a caller's text gets.
+func (c *collation) recode(text []byte) (out []byte, ok bool) {
+	out = make([]byte, 0, len(text)+maxCharBytes)
+	for len(text) > 0 {
+		r, n, ok := c.cs.DecodeRune(text)
+		if !ok {
+			return nil, false
+		}
+		if out, ok = c.appendRune(out, r); !ok {
+			return nil, false
+		}
+		text = text[n:]
+	}
+	return out, true
 }
 
 // maxCharBytes is no less than any character set's longest character.

@@ -3,6 +3,7 @@ package key
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -114,18 +115,17 @@ func (c *Column) parseSet(text string) (uint64, string) {
 		return 0, ""
 	}
 	var mask uint64
+	next := 0 // members of the same name may stand more than once
 	for name := range strings.SplitSeq(text, ",") {
-		i := 0
-		for i < len(c.Members) && c.Members[i] != name {
-			i++
-		}
-		if i == len(c.Members) {
+		i := slices.Index(c.Members[next:], name)
+		if i < 0 {
+			if slices.Contains(c.Members, name) {
+				return 0, "SET members stand once each, in the order of their declaration"
+			}
 			return 0, fmt.Sprintf("%q is not a member of the SET; want names such as %s", name, c.firstMember())
 		}
-		if mask>>i != 0 {
-			return 0, fmt.Sprintf("SET members stand once each in the order of their declaration: %q", c.memberText(mask|1<<i))
-		}
-		mask |= 1 << i
+		mask |= 1 << (next + i)
+		next += i + 1
 	}
 	return mask, ""
 }

@@ -1,0 +1,376 @@
+package cdc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"tidegate/cdc/key"
+)
+
+// Options of [Open]. The zero value of each field but Cluster and Log has the
+// documented default.
+type Options struct {
+	// Cluster is the name of the MySQL cluster. Required.
+	Cluster string
+	// URL of NATS servers, separated by commas. Empty: a server inside this
+	// process, which opens no port and keeps its store under DataDir.
+	URL     string
+	DataDir string
+	// Client is the name under which NATS lists the connection. Default
+	// "tidegate".
+	Client string
+
+	// External servers only.
+	TLS             *tls.Config
+	CredentialsFile string
+	User, Password  string
+	Token           string
+
+	// Follow: this process only reads; it waits for streams that do not exist
+	// yet and changes none.
+	Follow bool
+	// Replicas of each stream: 1 (default) or 3.
+	Replicas int
+	// WritesMaxAge and WritesMaxBytes bound the WRITES stream; the older one
+	// goes silently. Defaults: 24 h, 8 GiB.
+	WritesMaxAge   time.Duration
+	WritesMaxBytes int64
+	// SyncInterval is how often the embedded server flushes its store to disk:
+	// what a power cut may take back. Default 10 s.
+	SyncInterval time.Duration
+
+	// ConnectTimeout bounds one attempt to connect, RequestTimeout one request
+	// to JetStream. Defaults 2 s, 5 s. Reconnecting never gives up; its waits
+	// grow from ReconnectWait (100 ms) to ReconnectMaxWait (2 s).
+	ConnectTimeout, RequestTimeout, ReconnectWait, ReconnectMaxWait time.Duration
+
+	Log *slog.Logger // required
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.Client, "tidegate")
+	setDefault(&o.Replicas, 1)
+	setDefault(&o.WritesMaxAge, 24*time.Hour)
+	setDefault(&o.WritesMaxBytes, 8<<30)
+	setDefault(&o.SyncInterval, 10*time.Second)
+	setDefault(&o.ConnectTimeout, 2*time.Second)
+	setDefault(&o.RequestTimeout, 5*time.Second)
+	setDefault(&o.ReconnectWait, 100*time.Millisecond)
+	setDefault(&o.ReconnectMaxWait, 2*time.Second)
+}
+
+func setDefault[T comparable](v *T, to T) {
+	var zero T
+	if *v == zero {
+		*v = to
+	}
+}
+
+// validate reports everything that is wrong at once.
+func (o *Options) validate() error {
+	var errs []error
+	bad := func(wrong bool, text string) {
+		if wrong {
+			errs = append(errs, errors.New(text))
+		}
+	}
+	bad(o.Cluster == "", "cluster has no name")
+	bad(o.URL == "" && o.DataDir == "", "embedded NATS needs data_dir")
+	bad(o.URL == "" && o.Replicas > 1, "embedded NATS has one replica")
+	bad(o.Replicas != 1 && o.Replicas != 3, "nats replicas must be 1 or 3")
+	bad(o.URL == "" && (o.TLS != nil || o.CredentialsFile != "" || o.User != "" || o.Token != ""), "credentials and TLS are for external NATS: set its url")
+	bad(o.WritesMaxAge < time.Minute, "retention of WRITES below one minute")
+	bad(o.WritesMaxBytes < 16<<20, "retention of WRITES below 16 MiB")
+	bad(o.Log == nil, "no logger")
+	return errors.Join(errs...)
+}
+
+// duplicateWindow is how long JetStream remembers message ids: the second belt
+// against doubled messages, the tail read being the first. It is short because
+// each message costs memory for so long.
+const duplicateWindow = 10 * time.Second
+
+// Conn is a connection to the streams of one cluster. Its methods may be called
+// at once by many.
+type Conn struct {
+	o      Options
+	names  names
+	log    *slog.Logger
+	server *embedded // nil with external NATS
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	kv     store
+	secret key.Secret
+
+	closed sync.Once
+
+	mu      sync.Mutex
+	up      bool
+	changed chan struct{} // closed when up changes or a reconnect happened
+}
+
+// Open connects to NATS, or starts the embedded server, and makes streams and
+// bucket where they do not exist. It waits for an absent NATS until ctx ends.
+// Two processes may open at once.
+func Open(ctx context.Context, o Options) (*Conn, error) {
+	o.setDefaults()
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("open streams: %w", err)
+	}
+	c := &Conn{o: o, names: namesOf(o.Cluster), log: o.Log.With("cluster", o.Cluster), changed: make(chan struct{})}
+	if o.URL == "" {
+		e, err := openEmbedded(o.Cluster, o.DataDir, o.SyncInterval, c.log)
+		if err != nil {
+			return nil, fmt.Errorf("open streams: %w", err)
+		}
+		c.server = e
+	}
+	err := c.connect()
+	if err == nil {
+		err = c.prepare(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open streams: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// Close ends the connection and the embedded server. It may be called twice.
+func (c *Conn) Close() error {
+	var err error
+	c.closed.Do(func() {
+		if c.nc != nil {
+			c.nc.Close()
+		}
+		if c.server != nil {
+			err = c.server.close()
+		}
+	})
+	return err
+}
+
+func (c *Conn) connect() error {
+	opts := []nats.Option{
+		nats.Name(c.o.Client), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(c.o.ConnectTimeout),
+		nats.ReconnectBufSize(-1), // a publish while away fails at once: what is sent late is sent twice
+		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.NoCallbacksAfterClientClose(),
+		nats.CustomReconnectDelay(func(attempts int) time.Duration {
+			wait := min(c.o.ReconnectWait<<min(attempts, 10), c.o.ReconnectMaxWait)
+			return wait/2 + rand.N(wait/2+1)
+		}),
+		nats.ConnectHandler(func(*nats.Conn) { c.status(true, nil) }),
+		nats.ReconnectHandler(func(*nats.Conn) { c.status(true, nil) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.status(false, err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
+			if s != nil {
+				c.log.Warn("NATS reports an error", "subject", s.Subject, "error", err)
+				return
+			}
+			c.log.Warn("NATS reports an error", "error", err)
+		}),
+	}
+	url := c.o.URL
+	if c.server != nil {
+		opts = append(opts, nats.InProcessServer(c.server))
+	}
+	if c.o.TLS != nil {
+		opts = append(opts, nats.Secure(c.o.TLS))
+	}
+	if c.o.CredentialsFile != "" {
+		opts = append(opts, nats.UserCredentials(c.o.CredentialsFile))
+	}
+	if c.o.User != "" {
+		opts = append(opts, nats.UserInfo(c.o.User, c.o.Password))
+	}
+	if c.o.Token != "" {
+		opts = append(opts, nats.Token(c.o.Token))
+	}
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	c.nc = nc
+	c.mu.Lock()
+	c.up = c.up || nc.IsConnected()
+	c.mu.Unlock()
+	c.js, err = jetstream.New(nc, jetstream.WithDefaultTimeout(c.o.RequestTimeout))
+	if err != nil {
+		return fmt.Errorf("open JetStream: %w", err)
+	}
+	return nil
+}
+
+func (c *Conn) status(up bool, cause error) {
+	c.mu.Lock()
+	was := c.up
+	c.up = up
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.mu.Unlock()
+	switch {
+	case up && !was:
+		c.log.Info("connected to NATS")
+	case !up && was:
+		c.log.Warn("connection to NATS lost", "error", cause)
+	}
+}
+
+// Connected tells whether NATS is reachable, and returns a channel that is
+// closed at the next change (a reconnect that went unnoticed included).
+func (c *Conn) Connected() (bool, <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.up, c.changed
+}
+
+// Secret is the key of the stream's digests (rules §5.5).
+func (c *Conn) Secret() key.Secret { return c.secret }
+
+// Hasher makes digests with the stream's secret.
+func (c *Conn) Hasher() key.Hasher { return key.NewHasher(c.secret) }
+
+// prepare makes what does not exist, and reads or makes the secret.
+func (c *Conn) prepare(ctx context.Context) error {
+	return c.retry(ctx, "prepare streams", func(ctx context.Context) error {
+		kv, err := c.bucket(ctx)
+		if err != nil {
+			return err
+		}
+		c.kv = kvStore{kv}
+		for _, cfg := range []jetstream.StreamConfig{c.writesConfig(), c.stateConfig()} {
+			if err := c.stream(ctx, cfg); err != nil {
+				return err
+			}
+		}
+		c.secret, err = loadSecret(ctx, c.kv, c.o.Follow)
+		return err
+	})
+}
+
+func (c *Conn) writesConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: c.names.writes, Subjects: []string{c.names.writesSubject}, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxAge: c.o.WritesMaxAge, MaxBytes: c.o.WritesMaxBytes,
+		Replicas: c.o.Replicas, Duplicates: duplicateWindow, Description: "Tidegate: what committed transactions wrote",
+	}
+}
+
+func (c *Conn) stateConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: c.names.state, Subjects: []string{c.names.posPrefix + "*", c.names.schemaPrefix + "*.*"}, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1,
+		Replicas: c.o.Replicas, Duplicates: time.Second, Description: "Tidegate: newest state of servers, newest definitions of tables",
+	}
+}
+
+// stream makes a stream, or brings the limits of an existing one up to date.
+func (c *Conn) stream(ctx context.Context, cfg jetstream.StreamConfig) error {
+	s, err := c.js.Stream(ctx, cfg.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && c.o.Follow:
+		return fmt.Errorf("stream %s: %w", cfg.Name, errNotYet)
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		// Another process may make it meanwhile: the same configuration is no
+		// error, another one is looked at by the next attempt.
+		if _, err := c.js.CreateStream(ctx, cfg); err != nil {
+			return fmt.Errorf("create stream %s: %w", cfg.Name, err)
+		}
+		return nil
+	case err != nil:
+		return fmt.Errorf("look up stream %s: %w", cfg.Name, err)
+	case c.o.Follow:
+		return nil
+	}
+	have := s.CachedInfo().Config
+	if have.MaxAge == cfg.MaxAge && have.MaxBytes == cfg.MaxBytes && have.Replicas == cfg.Replicas && have.Duplicates == cfg.Duplicates {
+		return nil
+	}
+	c.log.Info("changing limits of stream", "stream", cfg.Name, "max_age", cfg.MaxAge, "max_bytes", cfg.MaxBytes, "replicas", cfg.Replicas)
+	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("update stream %s: %w", cfg.Name, err)
+	}
+	return nil
+}
+
+func (c *Conn) bucket(ctx context.Context) (jetstream.KeyValue, error) {
+	kv, err := c.js.KeyValue(ctx, c.names.bucket)
+	switch {
+	case err == nil:
+		return kv, nil
+	case !errors.Is(err, jetstream.ErrBucketNotFound):
+		return nil, fmt.Errorf("open bucket %s: %w", c.names.bucket, err)
+	case c.o.Follow:
+		return nil, fmt.Errorf("bucket %s: %w", c.names.bucket, errNotYet)
+	}
+	kv, err = c.js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+		Bucket: c.names.bucket, History: 8, Storage: jetstream.FileStorage, Replicas: c.o.Replicas,
+		Description: "Tidegate: what must survive its streams",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create bucket %s: %w", c.names.bucket, err)
+	}
+	return kv, nil
+}
+
+// errNotYet: something that a writer makes does not exist yet.
+var errNotYet = errors.New("does not exist yet")
+
+// retry repeats fn while NATS is away, or while what is looked for does not
+// exist yet, until ctx ends.
+func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) error) error {
+	var pause backoff
+	for {
+		err := c.bounded(ctx, fn)
+		if err == nil || ctx.Err() == nil && !isTransport(err) && !errors.Is(err, context.DeadlineExceeded) &&
+			!errors.Is(err, errNotYet) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) && !errors.Is(err, jetstream.ErrBucketExists) && !isConflict(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), err)
+		}
+		if pause.attempts == 0 {
+			c.log.Warn("waiting for NATS", "for", what, "error", err)
+		}
+		if !pause.wait(ctx) {
+			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), err)
+		}
+	}
+}
+
+// bounded runs one request with the request timeout.
+func (c *Conn) bounded(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.o.RequestTimeout)
+	defer cancel()
+	return fn(ctx)
+}
+
+const (
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = 2 * time.Second
+)
+
+// backoff waits longer from attempt to attempt, with jitter.
+type backoff struct{ attempts int }
+
+// wait returns false when ctx ended.
+func (b *backoff) wait(ctx context.Context) bool {
+	d := min(minBackoff<<min(b.attempts, 10), maxBackoff)
+	b.attempts++
+	t := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,203 @@
+package cdc
+
+import (
+	"errors"
+	"fmt"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+)
+
+// PrimaryFacts is what the primary's monitor knows when a writer begins.
+type PrimaryFacts struct {
+	Server string // configured name
+	UUID   gtid.UUID
+	Epoch  event.Epoch
+	// Owned and Executed of one statement, in this order, asked after the old
+	// channel was drained and after [OpenWriter] returned.
+	Owned, Executed gtid.Set
+	// Purged is gtid_purged, asked with them: what the binlog can't give.
+	Purged   gtid.Set
+	GTIDMode string // only "ON" will do
+	Drained  bool   // no old channel has anything left to apply
+	// FoldNames: lower_case_table_names is not 0.
+	FoldNames bool
+	// Restart is what the binlog proves of restarts of mysqld since the run that
+	// the stream has announced. It is needed when that was a run of the same
+	// server with another epoch; nil then starts a new history.
+	Restart *RestartEvidence
+	// Seen are identities that the caller knows from this server's binlog and
+	// wants compared besides (a replica that became primary).
+	Seen []event.Identity
+}
+
+// RestartEvidence is what was read again in the binlog after a restart (rules
+// §11.2): the files from the one that the announced run used last up to the
+// newest one before the current run.
+type RestartEvidence struct {
+	// Clean: that file ends in a STOP event; nothing was lost, and the other
+	// fields are not needed.
+	Clean bool
+	// Purged: the file is gone; nothing can be proven.
+	Purged bool
+	// Before is what the binlog has ahead of the first file read (its
+	// PREVIOUS_GTIDS); Identities are all transactions of the files.
+	Before     gtid.Set
+	Identities []event.Identity
+}
+
+// Tail is what the stream said when the writer was opened. It is immutable.
+type Tail struct {
+	// Empty: the stream holds nothing that a writer could continue.
+	Empty bool
+	// Delivered is everything that is not to be read again, holes included.
+	Delivered, Holes, Lost gtid.Set
+	LostIDs                []event.Identity
+	History                event.History
+	Announced              event.Announcement // Epoch 0: none in force
+	Groups                 []event.GroupColumn
+	FoldNames              bool
+	// OtherFold: the stream was folded by another version, or with another
+	// secret, than this program would use.
+	OtherFold bool
+	// PrevE is owned ∪ executed of the announced primary as STATE has it.
+	PrevE gtid.Set
+	// Identities of the newest transactions, oldest first.
+	Identities []event.Identity
+}
+
+// verdict is what a writer announces, and from where it goes on.
+type verdict struct {
+	newHistory bool
+	why        string // of newHistory, for people
+	ann        event.Announcement
+	delivered  gtid.Set // after the announcement, hole included
+	hole       gtid.Set // purged on the primary and not in the stream
+}
+
+// validate refuses facts from which nothing may be announced (rules §6.2).
+func (f *PrimaryFacts) validate() error {
+	var errs []error
+	if f.Server == "" || f.UUID.IsZero() || f.Epoch == 0 {
+		errs = append(errs, errors.New("primary without name, UUID or epoch"))
+	}
+	if f.GTIDMode != "ON" {
+		errs = append(errs, fmt.Errorf("gtid_mode of %s is %q, not ON", f.Server, f.GTIDMode))
+	}
+	if !f.Drained {
+		errs = append(errs, fmt.Errorf("%s still has transactions of its old channel to apply", f.Server))
+	}
+	return errors.Join(errs...)
+}
+
+// plan decides what a writer for this primary announces. It is pure.
+//
+// Lost is (D ∪ H ∪ previous E) minus what the primary has or is committing
+// (rules §10); for the run that is already announced nothing is lost: its
+// binlog is ahead of its executed set, and it goes on committing. What the
+// binlog after a restart no longer has, or has under another identity, is lost
+// as an identity; when its GTID was given again, the history ends (§11.2).
+func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
+	v := verdict{}
+	has := f.Executed.Union(f.Owned)
+	sameServer := t.Announced.Epoch != 0 && t.Announced.ServerUUID == f.UUID
+	sameRun := sameServer && t.Announced.Epoch == f.Epoch
+
+	var newly gtid.Set
+	if !sameRun {
+		newly = t.Delivered.Union(t.PrevE).Subtract(has)
+	}
+	gone, reason := compare(t, f, sameServer && !sameRun)
+	newly = newly.Union(gone)
+	switch {
+	case t.Empty:
+		v.begin("the stream has nothing to continue")
+	case t.Announced.Epoch == 0 && t.History > 0:
+		v.begin("an anonymous transaction, or a stream never announced")
+	case t.OtherFold:
+		v.begin("keys are folded by another version or with another secret")
+	case t.FoldNames != f.FoldNames:
+		v.begin("lower_case_table_names changed")
+	case reason != "":
+		v.begin(reason)
+	}
+
+	lost := t.Lost.Union(newly).Subtract(f.Executed)
+	ids := append([]event.Identity(nil), t.LostIDs...)
+	for _, id := range t.Identities {
+		if newly.Contains(id.GTID) {
+			ids = append(ids, id)
+		}
+	}
+	if v.newHistory {
+		v.delivered = f.Executed
+	} else {
+		v.delivered = t.Delivered.Subtract(lost)
+		v.hole = f.Purged.Subtract(v.delivered)
+	}
+	v.ann = event.Announcement{
+		Server: f.Server, ServerUUID: f.UUID, Epoch: f.Epoch, Executed: f.Executed,
+		Lost: lost, LostIDs: ids, NewlyLost: newly, FoldNames: f.FoldNames,
+		Groups: groups(t.Groups, columns, v.delivered, v.newHistory),
+	}
+	v.delivered = v.delivered.Union(v.hole)
+	return v
+}
+
+func (v *verdict) begin(why string) {
+	if !v.newHistory {
+		v.newHistory, v.why = true, why
+	}
+}
+
+// compare holds the stream's identities against the binlog's. It returns the
+// GTIDs whose transaction in the stream is no more, and why the history ends,
+// if it does.
+func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone gtid.Set, reason string) {
+	binlog := make(map[gtid.GTID]int64, len(f.Seen))
+	for _, id := range f.Seen {
+		binlog[id.GTID] = id.OriginalCommit
+	}
+	r := f.Restart
+	proven := restarted && r != nil && !r.Clean && !r.Purged
+	if proven {
+		var read gtid.Builder
+		for _, id := range r.Identities {
+			binlog[id.GTID] = id.OriginalCommit
+			read.Add(id.GTID)
+		}
+		// What was delivered from that server's binlog and is in none of its
+		// files is lost, identity known or not. Holes were never read there.
+		gone = t.Delivered.Subtract(t.Holes).Subtract(r.Before).Subtract(read.Set())
+	}
+	var differs gtid.Builder
+	for _, id := range t.Identities {
+		if commit, ok := binlog[id.GTID]; ok && commit != id.OriginalCommit {
+			differs.Add(id.GTID)
+		}
+	}
+	reused := gone.Intersect(f.Executed.Union(f.Owned)).Union(differs.Set())
+	switch {
+	case restarted && (r == nil || r.Purged && !r.Clean):
+		reason = "the primary restarted, and its binlog can not prove that it lost nothing"
+	case !reused.IsEmpty():
+		reason = "GTIDs were given again: " + reused.Limit(4).OneLine()
+	}
+	return gone.Union(differs.Set()), reason
+}
+
+// groups names the columns whose values are recorded from here on, and for each
+// what had passed before it was first announced.
+func groups(old, want []event.GroupColumn, passed gtid.Set, fresh bool) []event.GroupColumn {
+	var out []event.GroupColumn
+	for _, w := range want {
+		w.Before = passed
+		for _, o := range old {
+			if !fresh && o.Schema == w.Schema && o.Table == w.Table && o.Column == w.Column {
+				w.Before = o.Before
+			}
+		}
+		out = append(out, w)
+	}
+	return out
+}

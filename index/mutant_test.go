@@ -1,0 +1,49 @@
+//go:build mutants
+
+package index_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"tidegate/index"
+)
+
+// mutantEnv names the rule that a child process of TestMutants leaves out.
+const mutantEnv = "TIDEGATE_INDEX_MUTANT"
+
+func prepare() {
+	if name := os.Getenv(mutantEnv); !index.SwitchOff(name) {
+		panic("no rule is named " + name)
+	}
+}
+
+// TestMutants runs this package's tests once for each rule, with that rule left
+// out. A rule whose absence no test notices is not tested.
+//
+//	go test -tags mutants -run TestMutants ./index
+func TestMutants(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(rule string) (string, error) {
+		cmd := exec.Command(self, "-test.run", "Rule|Model|Readers|Primary|Duplicate", "-test.failfast",
+			"-test.timeout", "2m", "-rapid.checks", "300", "-rapid.nofailfile", "-rapid.shrinktime", "0s")
+		cmd.Env = append(os.Environ(), mutantEnv+"="+rule)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(""); err != nil {
+		t.Fatalf("the tests fail with every rule in place: %v\n%s", err, out)
+	}
+	for _, rule := range index.RuleNames() {
+		t.Run(rule, func(t *testing.T) {
+			if out, err := run(rule); err == nil || !strings.Contains(out, "--- FAIL") {
+				t.Errorf("no test fails without the rule (%v)", err)
+			}
+		})
+	}
+}
