@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -232,6 +233,9 @@ func (c *Conn) Connected() (bool, <-chan struct{}) {
 	return c.up, c.changed
 }
 
+// Cluster is the name of the cluster whose streams these are.
+func (c *Conn) Cluster() string { return c.o.Cluster }
+
 // Secret is the key of the stream's digests (rules §5.5).
 func (c *Conn) Secret() key.Secret { return c.secret }
 
@@ -282,7 +286,7 @@ func (c *Conn) stream(ctx context.Context, cfg jetstream.StreamConfig) error {
 		// Another process may make it meanwhile: the same configuration is no
 		// error, another one is looked at by the next attempt.
 		if _, err := c.js.CreateStream(ctx, cfg); err != nil {
-			return fmt.Errorf("create stream %s: %w", cfg.Name, err)
+			return c.explain(cfg, fmt.Errorf("create stream %s: %w", cfg.Name, err))
 		}
 		return nil
 	case err != nil:
@@ -296,9 +300,22 @@ func (c *Conn) stream(ctx context.Context, cfg jetstream.StreamConfig) error {
 	}
 	c.log.Info("changing limits of stream", "stream", cfg.Name, "max_age", cfg.MaxAge, "max_bytes", cfg.MaxBytes, "replicas", cfg.Replicas)
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("update stream %s: %w", cfg.Name, err)
+		return c.explain(cfg, fmt.Errorf("update stream %s: %w", cfg.Name, err))
 	}
 	return nil
+}
+
+// noRoom are JetStream's codes for a reservation that its limits do not allow:
+// of a server, of the cluster, of the account.
+var noRoom = []jetstream.ErrorCode{10047, 10023, 10002}
+
+// explain says what to do when NATS can't reserve what a stream may grow to.
+func (c *Conn) explain(cfg jetstream.StreamConfig, err error) error {
+	var api *jetstream.APIError
+	if cfg.MaxBytes > 0 && errors.As(err, &api) && slices.Contains(noRoom, api.ErrorCode) {
+		return fmt.Errorf("%w: it may grow to %d bytes on each of %d servers; raise JetStream's max_file_store, or lower the retention of WRITES", err, cfg.MaxBytes, cfg.Replicas)
+	}
+	return err
 }
 
 func (c *Conn) bucket(ctx context.Context) (jetstream.KeyValue, error) {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"tidegate/cdc/event"
 )
 
 // How a [Writer] ends. Everything else that goes wrong with NATS is retried
@@ -20,7 +22,8 @@ var (
 	ErrSteppedBack = errors.New("the tail of the stream is not what was written")
 	// ErrReused: a transaction came under a GTID that the stream has with
 	// another identity, or whose identity it can no longer tell (rules §11.2).
-	// Open again; Begin then starts a new history.
+	// Open again and tell Begin the identity that came, in PrimaryFacts.Seen:
+	// errors.As finds it as a [*ReusedError].
 	ErrReused = errors.New("GTID already delivered as another transaction")
 	// ErrClosed: the writer was closed.
 	ErrClosed = errors.New("writer is closed")
@@ -32,6 +35,22 @@ var (
 	// one of this connection (rules §5.5). Open the connection again.
 	ErrSecret = errors.New("the stream's digests are made with another secret")
 )
+
+// ReusedError says which transaction ended a writer with [ErrReused].
+type ReusedError struct {
+	Came   event.Identity // what the binlog showed
+	Stream event.Identity // what the stream has; not set unless Known
+	Known  bool           // the stream's identity is still known
+}
+
+func (e *ReusedError) Error() string {
+	if !e.Known {
+		return fmt.Sprintf("transaction %v, committed at %d: the stream has its GTID and can no longer tell its identity", e.Came.GTID, e.Came.OriginalCommit)
+	}
+	return fmt.Sprintf("transaction %v was committed at %d, the stream's at %d", e.Came.GTID, e.Came.OriginalCommit, e.Stream.OriginalCommit)
+}
+
+func (e *ReusedError) Unwrap() error { return ErrReused }
 
 // ErrOtherCluster: the data directory holds the streams of another cluster.
 var ErrOtherCluster = errors.New("data directory belongs to another cluster")

@@ -17,15 +17,18 @@ import (
 	"tidegate/cdc/key"
 )
 
-// Sink is what a [Follower] feeds: an index. All methods but none at once: the
-// follower calls them from one goroutine. An error ends the follower.
+// Sink is what a [Follower] feeds: an index. The follower calls all methods from
+// one goroutine. An error ends the follower, unless Resume says afterwards that
+// the sink has to start cold: then the follower starts it at a checkpoint.
 type Sink interface {
 	// Start begins anew at a checkpoint: everything earlier is horizon, records
 	// are dropped. seq, h and version belong to the checkpoint. The message that
 	// carries it follows through Writes.
 	Start(cp *event.Checkpoint, seq uint64, h event.Header, version event.Version) error
 	// Writes takes the next message in. m.Digest is what Resume has to return
-	// for it. Items of an ignored writer (a lower generation, rules §11.3) are
+	// for it. A checkpoint of another history begins that history; the follower
+	// calls Start before it where it knows, and it does not know what a resumed
+	// sink held: the sink compares too. Items of an ignored writer (a lower generation, rules §11.3) are
 	// left out. Parts are put together; Count may therefore skip.
 	Writes(seq uint64, m *event.Message) error
 	// State and Definition take the newest value of a subject of STATE; the
@@ -261,8 +264,8 @@ func (f *Follower) follow(ctx context.Context, messages, states <-chan decoded) 
 			if err != nil {
 				return err
 			}
-			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq {
-				return fmt.Errorf("stream has another leader, or is shorter: %w", errDisconnected)
+			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq || info.State.Msgs == 0 {
+				return fmt.Errorf("stream has another leader, is shorter or empty: %w", errDisconnected)
 			}
 			f.caughtUp(info.State.LastSeq)
 		}
@@ -291,24 +294,44 @@ func (f *Follower) lookOldest(ctx context.Context, s jetstream.Stream, first uin
 	if first == f.n.oldestSeq || s.CachedInfo().State.Msgs == 0 {
 		return nil
 	}
-	m, err := s.GetMsg(ctx, first)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil // gone meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	f.n.oldestSeq = first
-	if msg, err := event.DecodeMessage(m.Data); err == nil {
-		for _, it := range msg.Items {
-			if t, ok := it.(*event.Transaction); ok {
-				id := t.Identity()
-				f.n.oldest.Store(&id)
-				return nil
-			}
+	for seq := first; seq < first+oldestReach && seq <= s.CachedInfo().State.LastSeq; seq++ {
+		m, err := s.GetMsg(ctx, seq)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		id, ok := firstIdentity(m.Data)
+		if ok {
+			f.n.oldest.Store(&id)
+			f.n.oldestSeq = first
+			return nil
 		}
 	}
 	return nil
+}
+
+// oldestReach is how many messages are looked at for the oldest GTID: the
+// first ones may be checkpoints or announcements.
+const oldestReach = 8
+
+func firstIdentity(data []byte) (event.Identity, bool) {
+	m, err := event.DecodeMessage(data)
+	if err != nil {
+		return event.Identity{}, false // who reads it there complains
+	}
+	for _, it := range m.Items {
+		switch v := it.(type) {
+		case *event.Transaction:
+			return v.Identity(), true
+		case *event.Chunk:
+			if v.Last != nil {
+				return v.Last.Identity(), true
+			}
+		}
+	}
+	return event.Identity{}, false
 }
 
 func leaderOf(info *jetstream.StreamInfo) string {
@@ -429,6 +452,9 @@ func (f *Follower) deliver(seq uint64, m *event.Message) error {
 		return fmt.Errorf("message %d is no checkpoint: %w", seq, errRebuild)
 	}
 	if err := f.o.Sink.Writes(seq, m); err != nil {
+		if _, _, _, ok := f.o.Sink.Resume(); !ok {
+			return fmt.Errorf("%w: message %d of WRITES: %w", errRebuild, seq, err)
+		}
 		return fmt.Errorf("%w: message %d of WRITES: %w", errSink, seq, err)
 	}
 	for _, it := range m.Items {

@@ -330,6 +330,45 @@ func (r *recorder) wantCaughtUp(t testing.TB) {
 	})
 }
 
+// wantStarted waits until the recorder has a checkpoint.
+func (r *recorder) wantStarted(t testing.TB) {
+	t.Helper()
+	eventually(t, func() (reason string) {
+		r.do(func() {
+			if !r.has {
+				reason = "no checkpoint came"
+			}
+		})
+		return reason
+	})
+}
+
+// wantStarts waits for the start number n.
+func (r *recorder) wantStarts(t testing.TB, n int) {
+	t.Helper()
+	eventually(t, func() (reason string) {
+		r.do(func() {
+			if len(r.starts) < n {
+				reason = fmt.Sprintf("%d starts, waiting for %d", len(r.starts), n)
+			}
+		})
+		return reason
+	})
+}
+
+// wantAll waits until the recorder has everything that the writer stored.
+func (r *recorder) wantAll(t testing.TB, w *writing) {
+	t.Helper()
+	eventually(t, func() (reason string) {
+		r.do(func() {
+			if !r.connected || r.seq < w.Acked() {
+				reason = fmt.Sprintf("connected %v, at %d of %d", r.connected, r.seq, w.Acked())
+			}
+		})
+		return reason
+	})
+}
+
 func follow(t testing.TB, c *cdc.Conn, r *recorder) (*cdc.Follower, *running) {
 	t.Helper()
 	f := cdc.NewFollower(c, cdc.FollowerOptions{Sink: r, CheckEvery: 50 * time.Millisecond})

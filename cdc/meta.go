@@ -265,14 +265,18 @@ func addCheckpoint(ctx context.Context, s store, ref checkpointRef) error {
 // Acceptance is an operator's word that something about a server is in order
 // (rules §1): exactly one of Table, GTIDs, Restart. It ends with the data set.
 type Acceptance struct {
-	Server  string    `json:"server"`
-	DataSet uint64    `json:"data_set"`
-	Table   string    `json:"table,omitempty"` // schema.table; "*": the server as a whole
-	GTIDs   gtid.Set  `json:"gtids,omitzero"`
-	Restart bool      `json:"restart,omitempty"`
-	Author  string    `json:"author"`
-	Reason  string    `json:"reason,omitempty"`
-	At      time.Time `json:"at"`
+	Server  string   `json:"server"`
+	DataSet uint64   `json:"data_set"`
+	Table   string   `json:"table,omitempty"` // schema.table; "*": the server as a whole
+	GTIDs   gtid.Set `json:"gtids,omitzero"`
+	Restart bool     `json:"restart,omitempty"`
+	// Epoch and Executed are the server's when the acceptance was given: what
+	// happens later is not accepted.
+	Epoch    event.Epoch `json:"epoch"`
+	Executed gtid.Set    `json:"executed,omitzero"`
+	Author   string      `json:"author"`
+	Reason   string      `json:"reason,omitempty"`
+	At       time.Time   `json:"at"`
 }
 
 // Accept records an acceptance. Records are never changed or deleted.

@@ -42,7 +42,10 @@ type WriterOptions struct {
 	// AckTimeout is how long an ack may take. Default 5 s.
 	AckTimeout time.Duration
 
-	publisher func(publisher) publisher // faults in tests
+	// For tests: faults, and the bytes of a message.
+	publisher  func(publisher) publisher
+	leaseStore func(store) store
+	limit      int
 }
 
 func (o *WriterOptions) setDefaults(replicas int) {
@@ -104,9 +107,9 @@ type Writer struct {
 	mu      sync.Mutex
 	queue   []queued
 	bytes   int
-	room    chan struct{}   // closed when the queue was taken
-	err     error           // why nothing is taken any more
-	refs    []checkpointRef // to be named in KV
+	room    chan struct{}      // closed when the queue was taken
+	err     error              // why nothing is taken any more
+	refs    []storedCheckpoint // to be named in KV
 	wake    chan struct{}
 	refWake chan struct{}
 
@@ -116,6 +119,12 @@ type Writer struct {
 type queued struct {
 	item  event.Item
 	bytes int
+}
+
+// storedCheckpoint is a checkpoint that readers can not find yet.
+type storedCheckpoint struct {
+	ref     checkpointRef
+	waiters []chan struct{}
 }
 
 type writerCounters struct {
@@ -147,6 +156,9 @@ func OpenWriter(ctx context.Context, c *Conn, o WriterOptions) (*Writer, *Tail, 
 	if w.lease, err = acquireLease(ctx, c, rand.Text(), o.Name); err != nil {
 		return nil, nil, fmt.Errorf("open writer: %w", err)
 	}
+	if o.leaseStore != nil {
+		w.lease.kv = o.leaseStore(w.lease.kv)
+	}
 	leaseCtx, stop := context.WithCancel(context.Background())
 	w.leaseStop = stop
 	go w.keepLease(leaseCtx)
@@ -159,6 +171,9 @@ func OpenWriter(ctx context.Context, c *Conn, o WriterOptions) (*Writer, *Tail, 
 	}
 	w.defs = NewStatePublisher(c)
 	w.limit = min(maxPayload, int(c.nc.MaxPayload())-payloadReserve)
+	if o.limit > 0 {
+		w.limit = o.limit
+	}
 	if err := w.readTail(ctx); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("open writer: %w", err), w.Close())
 	}
@@ -298,7 +313,7 @@ func (w *Writer) enqueue(ctx context.Context, it event.Item) error {
 }
 
 // Checkpoint asks for a checkpoint behind everything appended so far and waits
-// until it is stored.
+// until it is stored and readers find it.
 func (w *Writer) Checkpoint(ctx context.Context) error {
 	done := make(chan struct{})
 	if err := w.enqueue(ctx, &wantCheckpoint{done: done}); err != nil {

@@ -19,7 +19,8 @@ const beginAttempts = 5
 // on, and, where there is none to go on with, the first checkpoint. It returns
 // the set from which the primary's binlog has to be read. It is called once,
 // before Run. A crash anywhere in it leaves a stream from which the next writer
-// begins again.
+// begins again. After [ErrSteppedBack] the caller closes, opens again and asks
+// the primary again.
 func (w *Writer) Begin(ctx context.Context, f PrimaryFacts) (gtid.Set, error) {
 	if err := f.validate(); err != nil {
 		return gtid.Set{}, fmt.Errorf("announce primary: %w", err)
@@ -29,7 +30,11 @@ func (w *Writer) Begin(ctx context.Context, f PrimaryFacts) (gtid.Set, error) {
 		if err == nil {
 			return set, nil
 		}
-		if !errors.Is(err, ErrSteppedBack) || attempt == beginAttempts {
+		// What came in behind the tail is compared with facts that are older; for
+		// the run that is announced, or a stream begun anew, nothing is called
+		// lost by that. Otherwise the facts have to be asked again.
+		known := w.tail.Empty || w.tail.Announced.ServerUUID == f.UUID && w.tail.Announced.Epoch == f.Epoch
+		if !errors.Is(err, ErrSteppedBack) || !known || attempt == beginAttempts {
 			w.fail(err)
 			return gtid.Set{}, fmt.Errorf("announce primary: %w", err)
 		}

@@ -281,7 +281,7 @@ func (w *Writer) fresh(it event.Item) (event.Item, error) {
 		if ok && id == v.Identity() {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("transaction %v committed at %d, the stream's at %d (known: %v): %w", v.GTID, v.OriginalCommit, id.OriginalCommit, ok, ErrReused)
+		return nil, &ReusedError{Came: v.Identity(), Stream: id, Known: ok}
 	case *event.Hole:
 		h := *v
 		h.GTIDs = v.GTIDs.Subtract(w.led.delivered.Set())
@@ -379,12 +379,10 @@ func (w *Writer) stored(o *outgoing) {
 	w.counters.messages.Add(1)
 	w.counters.transactions.Add(uint64(o.txs))
 	w.counters.bytes.Add(uint64(len(o.data)))
-	for _, done := range o.waiters {
-		close(done)
-	}
 	if o.opened != nil {
+		ref := checkpointRef{Seq: o.opened.seq, Ordinal: o.ordinal, Incarnation: fmt.Sprintf("%x", o.header.Incarnation[:])}
 		w.mu.Lock()
-		w.refs = append(w.refs, checkpointRef{Seq: o.opened.seq, Ordinal: o.ordinal, Incarnation: fmt.Sprintf("%x", o.header.Incarnation[:])})
+		w.refs = append(w.refs, storedCheckpoint{ref, o.waiters})
 		w.mu.Unlock()
 		select {
 		case w.refWake <- struct{}{}:

@@ -142,12 +142,15 @@ func (w *Writer) nameStored(ctx context.Context) error {
 	refs := w.refs
 	w.refs = nil
 	w.mu.Unlock()
-	for _, ref := range refs {
+	for _, c := range refs {
 		err := w.conn.retry(ctx, "name a checkpoint", func(ctx context.Context) error {
-			return addCheckpoint(ctx, w.conn.kv, ref)
+			return addCheckpoint(ctx, w.conn.kv, c.ref)
 		})
 		if err != nil {
 			return err
+		}
+		for _, done := range c.waiters {
+			close(done)
 		}
 	}
 	return nil

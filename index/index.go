@@ -239,6 +239,7 @@ func (ix *Index) publish() {
 	}
 	s.servers = make([]serverView, len(ix.servers))
 	for i, sv := range ix.servers {
+		ix.setHorizon(sv, s.horizon)
 		s.servers[i] = sv.view
 	}
 	ix.snap.Store(s)

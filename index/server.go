@@ -34,6 +34,10 @@ type server struct {
 	live bool
 	twin string // another live server with its UUID
 
+	distrust *distrust // nil: none
+
+	shown shownHorizon
+
 	// What it executed, and what it owns, that nobody accounts for (rules §2.3).
 	executedAlone, ownedAlone accusation
 }
@@ -76,7 +80,8 @@ func (ix *Index) addServer(name string) int {
 	i := len(ix.servers)
 	names[name] = i
 	ix.names = names
-	ix.servers = append(ix.servers, &server{view: serverView{name: name}})
+	// Nothing is within nothing: the zero value of shown is worked out already.
+	ix.servers = append(ix.servers, &server{view: serverView{name: name, horizonShown: true}})
 	return i
 }
 
@@ -180,6 +185,20 @@ func (ix *Index) confirm(sv *server) {
 	dh := ix.dh.Set()
 	sv.view.conf = dh.Intersect(sv.proven)
 	sv.whole = dh.ContainsSet(sv.proven)
+}
+
+// shownHorizon remembers from which sets view.horizonShown was worked out.
+type shownHorizon struct{ h, lost, conf gtid.Set }
+
+// setHorizon works out whether H is within C(X) or lost, when one of them is
+// another set than the last time. Sets that share their parts compare quickly.
+func (ix *Index) setHorizon(sv *server, h gtid.Set) {
+	m := &sv.shown
+	if m.conf.Equal(sv.view.conf) && m.h.Equal(h) && m.lost.Equal(ix.lost) {
+		return
+	}
+	*m = shownHorizon{h, ix.lost, sv.view.conf}
+	sv.view.horizonShown = within(h, sv.view.conf, ix.lost)
 }
 
 func (ix *Index) setPrefix(sv *server) {
@@ -310,6 +329,9 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 	s := sv.view.state
 	if s == nil {
 		return "", ""
+	}
+	if d := sv.distrust; d != nil && s.Epoch <= d.epoch {
+		return reasonEpochChanged, "a yes for it was contradicted: " + d.why
 	}
 	if sv.twin != "" && rule(ruleTwin) {
 		return reasonExcluded, "server " + sv.twin + " has the same server_uuid " + s.UUID.String()

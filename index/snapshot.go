@@ -43,6 +43,7 @@ type serverView struct {
 	leaseAt, freshAt int64
 	reason, detail   string
 	tables           map[key.Digest]struct{}
+	horizonShown     bool // H is within C or lost
 }
 
 // primaryView is what a snapshot says of the primary.
@@ -119,6 +120,11 @@ func (s *Snapshot) Delivered() gtid.Set { return s.delivered }
 
 // Horizon is every GTID for which the index may lack records (rules §5.1).
 func (s *Snapshot) Horizon() gtid.Set { return s.horizon }
+
+// HorizonWithin tells whether H, what is lost aside, is within Confirmed(i). It
+// is worked out when the snapshot is made, for it is asked in each decision at
+// level key (rules §7) and may be large.
+func (s *Snapshot) HorizonWithin(i int) bool { return s.servers[i].horizonShown }
 
 // Lost is every GTID that is lost and was not seen again (rules §10).
 func (s *Snapshot) Lost() gtid.Set { return s.lost }

@@ -69,6 +69,10 @@ func (q *question) judgeWith(i int, l leave) verdict {
 	}
 }
 
+// neverHeard speaks against a server that is configured and has not said
+// anything since the router knows.
+var neverHeard = verdict{reason: ReasonLeaseExpired, stage: stageEligible, detail: "nothing has been heard of it yet"}
+
 // eligible: the epoch is live, the lease young, the role known, and nothing
 // excludes the server (rules §6.3, §7).
 func (q *question) eligible(i int, l leave) verdict {
@@ -77,7 +81,7 @@ func (q *question) eligible(i int, l leave) verdict {
 	}
 	st := q.snap.Server(i)
 	if st == nil {
-		return no(ReasonLeaseExpired, "nothing has been heard of it yet")
+		return neverHeard
 	}
 	if rule(ruleAlive) && !st.Alive {
 		return no(ReasonLeaseExpired, st.Down)

@@ -91,7 +91,7 @@ func (r *Router) Report() Report {
 	for _, s := range r.o.Servers {
 		if !heard[s.Name] {
 			out.Servers = append(out.Servers, ServerReport{
-				Name: s.Name, Weight: s.Weight, Reason: ReasonLeaseExpired, Detail: "nothing has been heard of it yet",
+				Name: s.Name, Weight: s.Weight, Reason: neverHeard.reason, Detail: neverHeard.detail,
 				LeaseAge: Unknown, Staleness: Unknown, BehindTxns: Unknown, BehindTransfer: Unknown,
 			})
 		}

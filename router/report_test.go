@@ -5,13 +5,14 @@ import (
 
 	"tidegate/cdc/event"
 	"tidegate/router"
+	"tidegate/router/routertest"
 )
 
 func TestReport(t *testing.T) {
 	w := healthy(t)
-	w.behind(t, 1, "1-40", 40)
-	w.states[1].Received = mustSet(t, uuidA+":1-90")
-	w.lease[2] = 0
+	w.Behind(t, 1, "1-40", 40)
+	w.States[1].Received = mustSet(t, uuidA+":1-90")
+	w.Leases[2] = 0
 	r := newRouter(t, w, func(o *router.Options) {
 		o.Servers = []router.ServerOptions{{Name: "b", Weight: 3}, {Name: "new", Weight: 1}}
 	})
@@ -33,13 +34,13 @@ func TestReport(t *testing.T) {
 
 func TestReadyNeedsIndexAndWatermark(t *testing.T) {
 	for _, c := range []struct {
-		change func(w *world)
+		change func(w *routertest.World)
 		want   router.Reason
 	}{
-		{func(*world) {}, router.ReasonNone},
-		{func(w *world) { w.ready = false }, router.ReasonCatchingUp},
-		{func(w *world) { w.watermark = 0 }, router.ReasonWatermarkOld},
-		{func(w *world) { w.watermark -= 10 * seconds }, router.ReasonWatermarkOld},
+		{func(*routertest.World) {}, router.ReasonNone},
+		{func(w *routertest.World) { w.IsReady = false }, router.ReasonCatchingUp},
+		{func(w *routertest.World) { w.Watermark = 0 }, router.ReasonWatermarkOld},
+		{func(w *routertest.World) { w.Watermark -= 10 * seconds }, router.ReasonWatermarkOld},
 	} {
 		w := healthy(t)
 		c.change(w)
@@ -51,8 +52,8 @@ func TestReadyNeedsIndexAndWatermark(t *testing.T) {
 
 func TestKeyReport(t *testing.T) {
 	w := healthy(t)
-	w.records[own(t, "app.posts/42")] = v(50)
-	w.behind(t, 1, "1-40", 40)
+	w.Records[own(t, "app.posts/42")] = v(50)
+	w.Behind(t, 1, "1-40", 40)
 	r := newRouter(t, w)
 	rep, why, err := r.Key(mustKey(t, "app.posts/42"))
 	if err != nil || why != router.ReasonNone {
@@ -64,7 +65,7 @@ func TestKeyReport(t *testing.T) {
 	if s := rep.Servers; !s[0].Shown || s[1].Shown || s[1].Reason != router.ReasonKeyBehind || !s[2].Shown {
 		t.Errorf("got %+v, want all but b to show it", s)
 	}
-	w.records[posts.AllRows] = v(60)
+	w.Records[posts.AllRows] = v(60)
 	if rep, _, _ = r.Key(mustKey(t, "app.posts/42")); !rep.Wide || rep.Newest != v(60) {
 		t.Errorf("got %+v, want the wide record", rep)
 	}
@@ -74,7 +75,7 @@ func TestKeyReport(t *testing.T) {
 	if _, _, err := r.Key(mustKey(t, "app.posts/x")); err == nil {
 		t.Error("a key that does not fit was accepted")
 	}
-	w.ready = false
+	w.IsReady = false
 	if _, why, _ := r.Key(mustKey(t, "app.posts/42")); why != router.ReasonCatchingUp {
 		t.Errorf("got %s, want catching_up", why)
 	}

@@ -57,7 +57,7 @@ type Otherwise uint8
 // What to do after a no.
 const (
 	OtherwiseNone    Otherwise = iota // it was a yes
-	OtherwisePrimary                  // read at the primary; the budget allows it
+	OtherwisePrimary                  // read where the caller writes; the budget allows it
 	OtherwiseWait                     // ask again shortly; do not go to the primary
 	OtherwiseRefuse                   // give the read up, or degrade
 )
@@ -96,7 +96,7 @@ type Answer struct {
 	// Stale flags the one exception to P3: the router is blind and the level
 	// promises nothing about writes.
 	Stale     bool
-	Otherwise Otherwise // Serve, after a no
+	Otherwise Otherwise // after a no; OtherwisePrimary from Route: where the caller writes
 	// RetryAfter is a hint when Route names no target.
 	RetryAfter time.Duration
 

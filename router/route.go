@@ -209,12 +209,28 @@ func (r *Router) finish(q *question, target int, ans *Answer) {
 	if ans.RetryAfter == 0 {
 		ans.RetryAfter = r.o.ProbeWait
 	}
+	ans.Otherwise = r.withoutTarget(q, ans.Reason)
 	if q.req.Explain && ans.Reason == ReasonWriteUnseen {
 		ans.need(q, q.floor.Subtract(q.snap.Confirmed(q.primary)).Subtract(q.lost))
 	}
 	if !q.req.Advisory {
 		r.counters.count(TargetNone, q.level, ans.Reason)
 	}
+}
+
+// withoutTarget says what to do after Route named no target. A router that is
+// cut off knows no primary for sure, but a caller that writes knows where: it
+// may read there, within the budget.
+func (r *Router) withoutTarget(q *question, reason Reason) Otherwise {
+	switch {
+	case reason != ReasonNoPrimary:
+		return OtherwiseWait
+	case q.cut && !q.primaryOK && (q.req.Advisory || r.budget.Take(q.now)):
+		return OtherwisePrimary
+	case q.cut || q.primaryReason == ReasonCatchingUp:
+		return OtherwiseWait
+	}
+	return OtherwiseRefuse
 }
 
 // choose picks one of the replicas that may serve: of two taken at random by

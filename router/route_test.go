@@ -10,6 +10,7 @@ import (
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 	"tidegate/router"
+	"tidegate/router/routertest"
 )
 
 func route(t testing.TB, r *router.Router, ask string) router.Answer {
@@ -27,49 +28,50 @@ func route(t testing.TB, r *router.Router, ask string) router.Answer {
 func noWait(o *router.Options) { o.ProbeWait = time.Nanosecond }
 
 func TestRouteTargets(t *testing.T) {
-	behindAll := func(w *world) {
-		w.behind(t, 1, "1-40", 40)
-		w.behind(t, 2, "1-30", 30)
+	behindAll := func(w *routertest.World) {
+		w.Behind(t, 1, "1-40", 40)
+		w.Behind(t, 2, "1-30", 30)
 	}
 	for _, c := range []struct {
 		name   string
-		change func(w *world)
+		change func(w *routertest.World)
 		ask    string
 		want   string // target, then the answer
 	}{
-		{"a replica that may serve", func(w *world) { w.behind(t, 1, "1-40", 40) }, "app.posts/42", "c yes applied"},
-		{"no replica may: the primary, with the reason of the one that came farthest", func(w *world) {
+		{"a replica that may serve", func(w *routertest.World) { w.Behind(t, 1, "1-40", 40) }, "app.posts/42", "c yes applied"},
+		{"no replica may: the primary, with the reason of the one that came farthest", func(w *routertest.World) {
 			behindAll(w)
-			w.lease[2] = 0
+			w.Leases[2] = 0
 		}, "app.posts/42", "a yes key_behind"},
 		{"a transaction", nil, "app.posts/42 intx=", "a yes primary"},
 		{"strong", nil, "level=strong", "a yes strong"},
 		{"excluded by the caller", nil, "app.posts/41 exclude=b", "c yes applied"},
 		{"all replicas excluded", nil, "app.posts/41 exclude=b exclude=c", "a yes no_primary"},
-		{"all excluded", nil, "app.posts/41 exclude=b exclude=c exclude=a", " no no_primary"},
-		{"no primary, key", func(w *world) { w.primaryOK = false }, "app.posts/42", " no no_primary"},
-		{"no primary, eventual", func(w *world) { w.primaryOK = false; w.lease[1] = 0 }, "level=eventual", "c yes applied"},
-		{"no primary, nobody", func(w *world) { w.primaryOK = false; w.lease[1], w.lease[2] = 0, 0 }, "level=eventual", " no no_primary"},
-		{"the primary is not eligible", func(w *world) { behindAll(w); w.ineligible[0] = "excluded" }, "app.posts/42", " no no_primary"},
-		{"the table is tainted on the primary", func(w *world) { behindAll(w); w.excluded[0] = posts.AnyRow }, "app.posts/42", " no no_primary"},
-		{"not ready, primary known", func(w *world) { w.ready = false }, "app.posts/42", "a yes catching_up"},
-		{"blind: bounded", func(w *world) { w.cutOff(); w.states[2].Alive = false }, "level=bounded stale=1s", "b yes blind stale"},
-		{"blind: key, primary's lease over", func(w *world) { w.cutOff() }, "app.posts/42", " no no_primary"},
-		{"blind: key, primary's lease young", func(w *world) {
-			young := w.lease[0]
-			w.cutOff()
-			w.lease[0] = young
+		{"all excluded", nil, "app.posts/41 exclude=b exclude=c exclude=a", " no no_primary refuse"},
+		{"no primary, key", func(w *routertest.World) { w.HasPrimary = false }, "app.posts/42", " no no_primary refuse"},
+		{"no primary, eventual", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1] = 0 }, "level=eventual", "c yes applied"},
+		{"no primary, nobody", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1], w.Leases[2] = 0, 0 }, "level=eventual", " no no_primary refuse"},
+		{"the primary is not eligible", func(w *routertest.World) { behindAll(w); w.IneligibleFor[0] = "excluded" }, "app.posts/42", " no no_primary refuse"},
+		{"the table is tainted on the primary", func(w *routertest.World) { behindAll(w); w.ExcludedTables[0] = posts.AnyRow }, "app.posts/42", " no no_primary refuse"},
+		{"not ready, primary known", func(w *routertest.World) { w.IsReady = false }, "app.posts/42", "a yes catching_up"},
+		{"blind: bounded", func(w *routertest.World) { w.CutOff(); w.States[2].Alive = false }, "level=bounded stale=1s", "b yes blind stale"},
+		{"blind: key, primary's lease over", func(w *routertest.World) { w.CutOff() }, "app.posts/42", " no no_primary primary"},
+		{"not announced yet", func(w *routertest.World) { w.HasPrimary, w.PrimaryReason = false, "catching_up" }, "app.posts/42", " no no_primary wait"},
+		{"blind: key, primary's lease young", func(w *routertest.World) {
+			young := w.Leases[0]
+			w.CutOff()
+			w.Leases[0] = young
 		}, "app.posts/42", "a yes blind"},
-		{"the floor is not on the primary either", nil, "app.posts/42 floor=" + uuidA + ":101", " no write_unseen"},
-		{"the floor is on the primary alone", func(w *world) {
-			w.confirmed[0] = mustSet(t, uuidA+":1-101")
-			w.behind(t, 1, "1-40", 40)
+		{"the floor is not on the primary either", nil, "app.posts/42 floor=" + uuidA + ":101", " no write_unseen wait"},
+		{"the floor is on the primary alone", func(w *routertest.World) {
+			w.ConfirmedSets[0] = mustSet(t, uuidA+":1-101")
+			w.Behind(t, 1, "1-40", 40)
 		}, "app.posts/42 floor=" + uuidA + ":101", "a yes write_unseen"},
-		{"the floor is lost", func(w *world) { w.lost = mustSet(t, uuidC+":7") }, "level=strong floor=" + uuidC + ":7", "a yes strong"},
+		{"the floor is lost", func(w *routertest.World) { w.LostSet = mustSet(t, uuidC+":7") }, "level=strong floor=" + uuidC + ":7", "a yes strong"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := healthy(t)
-			w.records[own(t, "app.posts/42")] = v(50)
+			w.Records[own(t, "app.posts/42")] = v(50)
 			if c.change != nil {
 				c.change(w)
 			}
@@ -86,18 +88,18 @@ func TestRouteTargets(t *testing.T) {
 
 func TestRouteTellsOfSpreading(t *testing.T) {
 	w := healthy(t)
-	w.records[own(t, "app.posts/42")] = v(50)
-	w.behind(t, 1, "1-40", 40)
+	w.Records[own(t, "app.posts/42")] = v(50)
+	w.Behind(t, 1, "1-40", 40)
 	r := newRouter(t, w)
 	if ans := route(t, r, "app.posts/1 app.posts/42"); !ans.Spreading || ans.SpreadingKey != 1 || ans.Server != "c" {
 		t.Errorf("got spreading %v, key %d, server %q; want key 1 spreading, read on c", ans.Spreading, ans.SpreadingKey, ans.Server)
 	}
-	w.behind(t, 1, "1-100", 100)
+	w.Behind(t, 1, "1-100", 100)
 	if ans := route(t, r, "app.posts/1 app.posts/42"); ans.Spreading {
 		t.Error("spreading although every replica shows the key")
 	}
-	w.behind(t, 1, "1-40", 40)
-	w.lease[1] = 0
+	w.Behind(t, 1, "1-40", 40)
+	w.Leases[1] = 0
 	if ans := route(t, r, "app.posts/1 app.posts/42"); ans.Spreading {
 		t.Error("a replica that is not eligible counts for spreading")
 	}
@@ -129,7 +131,7 @@ func TestRouteWeightZeroIsNotChosen(t *testing.T) {
 
 func TestRouteFreshest(t *testing.T) {
 	w := healthy(t)
-	w.fresh[2] = w.fresh[1] + 1
+	w.FreshTimes[2] = w.FreshTimes[1] + 1
 	r := newRouter(t, w, func(o *router.Options) { o.Choice = router.ChooseFreshest })
 	for range 50 {
 		if ans := route(t, r, "level=eventual"); ans.Server != "c" {
@@ -140,9 +142,9 @@ func TestRouteFreshest(t *testing.T) {
 
 func TestBudgetBoundsFallbacks(t *testing.T) {
 	w := healthy(t)
-	w.records[own(t, "app.posts/42")] = v(50)
-	w.behind(t, 1, "1-40", 40)
-	w.behind(t, 2, "1-40", 40)
+	w.Records[own(t, "app.posts/42")] = v(50)
+	w.Behind(t, 1, "1-40", 40)
+	w.Behind(t, 2, "1-40", 40)
 	now := epoch0
 	r := newRouter(t, w, func(o *router.Options) {
 		o.PrimaryReadsPerSecond = 100
@@ -151,7 +153,7 @@ func TestBudgetBoundsFallbacks(t *testing.T) {
 	primary, waits, refused := 0, 0, 0
 	for i := range 20_000 { // ten seconds, one question each half millisecond
 		now = epoch0 + int64(i)*int64(500*time.Microsecond)
-		w.watermark, w.lease[0], w.lease[1], w.lease[2] = now, now, now, now
+		w.Watermark, w.Leases[0], w.Leases[1], w.Leases[2] = now, now, now, now
 		if i%2 == 0 {
 			req := parseAsk(t, "app.posts/42")
 			var ans router.Answer
@@ -186,7 +188,7 @@ func TestBudgetBoundsFallbacks(t *testing.T) {
 func TestAdvisoryQuestionsAreFree(t *testing.T) {
 	w := healthy(t)
 	r := newRouter(t, w, func(o *router.Options) { o.PrimaryReadsPerSecond = 1 })
-	w.lease[1] = 0
+	w.Leases[1] = 0
 	req := parseAsk(t, "level=eventual")
 	req.Advisory = true
 	var ans router.Answer
@@ -203,7 +205,7 @@ func TestAdvisoryQuestionsAreFree(t *testing.T) {
 // guarded is a snapshot that a test exchanges while Route waits.
 type guarded struct {
 	mu      sync.Mutex
-	w       *world
+	w       *routertest.World
 	changed chan struct{}
 }
 
@@ -219,7 +221,7 @@ func (g *guarded) news() <-chan struct{} {
 	return g.changed
 }
 
-func (g *guarded) put(w *world) {
+func (g *guarded) put(w *routertest.World) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.w = w
@@ -230,21 +232,21 @@ func (g *guarded) put(w *world) {
 func TestRouteWaitsForTheNextProbe(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		then func(w *world, now int64)
+		then func(w *routertest.World, now int64)
 		want string
 	}{
-		{"which shows the write", func(w *world, _ int64) { w.confirmed[0] = mustSet(t, uuidA+":1-101") }, "a yes write_unseen"},
-		{"which shows that it never happened", func(w *world, now int64) { w.eAt = now }, "b yes applied"},
-		{"which never comes", func(*world, int64) {}, " no write_unseen"},
+		{"which shows the write", func(w *routertest.World, _ int64) { w.ConfirmedSets[0] = mustSet(t, uuidA+":1-101") }, "a yes write_unseen"},
+		{"which shows that it never happened", func(w *routertest.World, now int64) { w.EAt = now }, "b yes applied"},
+		{"which never comes", func(*routertest.World, int64) {}, " no write_unseen wait"},
 	} {
 		for _, poll := range []bool{false, true} {
 			t.Run(c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					begun := time.Now()
 					clock := func() int64 { return epoch0 + int64(time.Since(begun)) }
-					make1 := func() *world {
+					make1 := func() *routertest.World {
 						w := healthy(t)
-						w.lease[2] = 0
+						w.Leases[2] = 0
 						return w
 					}
 					g := &guarded{w: make1(), changed: make(chan struct{})}
@@ -296,29 +298,29 @@ func TestRouteStopsWaitingWithItsCaller(t *testing.T) {
 func TestExplainNamesWhatIsMissing(t *testing.T) {
 	for _, c := range []struct {
 		name, ask string
-		change    func(w *world)
+		change    func(w *routertest.World)
 		need      string
 		behind    int64
 		blocked   int
 	}{
-		{"key", "app.posts/1 app.posts/42", func(w *world) {
-			w.records[own(t, "app.posts/42")] = v(50)
-			w.behind(t, 1, "1-40", 40)
+		{"key", "app.posts/1 app.posts/42", func(w *routertest.World) {
+			w.Records[own(t, "app.posts/42")] = v(50)
+			w.Behind(t, 1, "1-40", 40)
 		}, uuidA + ":50", 60, 1},
-		{"group whose newest write is there and an older one is not", "app.posts@author_id/7", func(w *world) {
-			w.records[own(t, "app.posts@author_id/7")] = v(50)
-			w.behind(t, 1, "1-40:50-100", 40)
+		{"group whose newest write is there and an older one is not", "app.posts@author_id/7", func(w *routertest.World) {
+			w.Records[own(t, "app.posts@author_id/7")] = v(50)
+			w.Behind(t, 1, "1-40:50-100", 40)
 		}, uuidA + ":41-49", 9, 1},
-		{"session", "level=session floor=" + uuidA + ":30-70", func(w *world) { w.behind(t, 1, "1-40", 40) }, uuidA + ":41-70", 60, 0},
+		{"session", "level=session floor=" + uuidA + ":30-70", func(w *routertest.World) { w.Behind(t, 1, "1-40", 40) }, uuidA + ":41-70", 60, 0},
 		{"unseen", "app.posts/42 floor=" + uuidA + ":99-102", nil, uuidA + ":101-102", 0, 0},
-		{"horizon", "app.posts/42", func(w *world) {
-			w.horizon = mustSet(t, uuidA+":1-60")
-			w.behind(t, 1, "1-50", 50)
+		{"horizon", "app.posts/42", func(w *routertest.World) {
+			w.HorizonSet = mustSet(t, uuidA+":1-60")
+			w.Behind(t, 1, "1-50", 50)
 		}, uuidA + ":51-60", 50, 0},
-		{"a lost transaction is not counted", "app.posts/42", func(w *world) {
-			w.watermark = 0
-			w.lost = mustSet(t, uuidA+":60")
-			w.behind(t, 1, "1-50", 50)
+		{"a lost transaction is not counted", "app.posts/42", func(w *routertest.World) {
+			w.Watermark = 0
+			w.LostSet = mustSet(t, uuidA+":60")
+			w.Behind(t, 1, "1-50", 50)
 		}, "", 49, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -342,9 +344,9 @@ func TestNeedIsBounded(t *testing.T) {
 	w := healthy(t)
 	floor := gtid.Set{}
 	for n := range int64(40) {
-		floor = floor.Add(gtid.GTID{UUID: w.states[0].UUID, Seq: 1 + 2*n})
+		floor = floor.Add(gtid.GTID{UUID: w.States[0].UUID, Seq: 1 + 2*n})
 	}
-	w.confirmed[1] = gtid.Set{}
+	w.ConfirmedSets[1] = gtid.Set{}
 	req := router.Request{Server: "b", Level: router.LevelSession, Floor: floor, Explain: true}
 	var ans router.Answer
 	if err := newRouter(t, w).Serve(&req, &ans); err != nil {
@@ -357,7 +359,7 @@ func TestNeedIsBounded(t *testing.T) {
 
 func TestFloorLostIsTold(t *testing.T) {
 	w := healthy(t)
-	w.lost = mustSet(t, uuidC+":7")
+	w.LostSet = mustSet(t, uuidC+":7")
 	r := newRouter(t, w)
 	for ask, want := range map[string]bool{
 		"level=session floor=" + uuidC + ":7":               true,
@@ -374,7 +376,7 @@ func TestFloorLostIsTold(t *testing.T) {
 
 func TestCanaryIsRareAndHoldsACopy(t *testing.T) {
 	w := healthy(t)
-	w.records[own(t, "app.posts/42")] = v(50)
+	w.Records[own(t, "app.posts/42")] = v(50)
 	now := epoch0
 	var got []router.CanaryCheck
 	r := newRouter(t, w, func(o *router.Options) {
@@ -402,7 +404,7 @@ func TestCanaryIsRareAndHoldsACopy(t *testing.T) {
 		got = nil
 		for i := range 40 {
 			now += int64(i) * int64(time.Second)
-			w.watermark, w.lease[0], w.lease[1] = now, now, now
+			w.Watermark, w.Leases[0], w.Leases[1] = now, now, now
 			q := parseAsk(t, ask)
 			if err := r.Serve(&q, &ans); err != nil || !ans.Yes {
 				t.Fatal(ask, ans.Reason, err)

@@ -180,7 +180,11 @@ func (r *Router) serve(q *question, req *Request, level Level, ans *Answer) erro
 	i, known := q.snap.ServerIndex(req.Server)
 	if !known {
 		ans.Server = req.Server
-		r.no(q, -1, verdict{reason: ReasonUnknownServer}, ans)
+		v := verdict{reason: ReasonUnknownServer}
+		if _, configured := r.peers.weights[req.Server]; configured {
+			v = neverHeard
+		}
+		r.no(q, -1, v, ans)
 		return nil
 	}
 	v := q.judge(i)

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestClusterReplicates(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	c := testenvtest.Cluster(t, testenv.Options{})
 	t.Logf("three servers after %s", time.Since(began))
@@ -42,6 +43,7 @@ func TestClusterReplicates(t *testing.T) {
 }
 
 func TestStopKillRestart(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 1})
 	ctx := testenvtest.Context(t, time.Minute)
 	a := c.Server("a")

@@ -46,6 +46,7 @@ func received(t *testing.T, primary, replica *testenv.Server) {
 
 // TestReplicaFaults goes through the faults that hold a replica back.
 func TestReplicaFaults(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2})
 	ctx := testenvtest.Context(t, time.Minute)
 	a, b := c.Server("a"), c.Server("b")
@@ -137,6 +138,7 @@ func TestReplicaFaults(t *testing.T) {
 }
 
 func TestBinlogsAndInjectedTransactions(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2})
 	ctx := testenvtest.Context(t, time.Minute)
 	a, b := c.Server("a"), c.Server("b")
@@ -208,6 +210,7 @@ func TestBinlogsAndInjectedTransactions(t *testing.T) {
 }
 
 func TestWipeAndRebuild(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{})
 	ctx := testenvtest.Context(t, time.Minute)
 	a, b, d := c.Server("a"), c.Server("b"), c.Server("c")

@@ -22,18 +22,23 @@ import (
 const envVictim = "TIDEGATE_TEST_VICTIM"
 
 type victimReport struct {
-	Dir  string
+	Dirs []string
 	PIDs []int
 }
 
 // victim starts a cluster, says what it started, and waits until it is killed.
 func victim() int {
-	c, err := testenv.Start(context.Background(), testenv.Options{Servers: 2})
+	c, err := testenv.Start(context.Background(), testenv.Options{Servers: 1})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	report := victimReport{Dir: c.Dir()}
+	p, err := testenv.StartProcess(context.Background(), testenv.Program{Argv: []string{"sleep", "600"}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	report := victimReport{Dirs: []string{c.Dir(), p.Dir()}, PIDs: []int{p.PID()}}
 	for _, s := range c.Servers() {
 		report.PIDs = append(report.PIDs, s.PID())
 	}
@@ -47,6 +52,7 @@ func victim() int {
 }
 
 func TestNothingOutlivesTheParent(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"kill", "exit"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
@@ -68,7 +74,7 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(report.PIDs) != 2 || report.PIDs[0] == 0 {
-				t.Fatalf("report %+v, want two servers", report)
+				t.Fatalf("report %+v, want a server and a process", report)
 			}
 			if how == "kill" {
 				if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -79,11 +85,13 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 			testenvtest.WaitUntil(t, 15*time.Second, func() (bool, string) {
 				for _, pid := range report.PIDs {
 					if alive(pid) {
-						return false, fmt.Sprintf("mysqld %d still lives", pid)
+						return false, fmt.Sprintf("process %d still lives", pid)
 					}
 				}
-				if _, err := os.Stat(report.Dir); !os.IsNotExist(err) {
-					return false, fmt.Sprintf("folder %s: %v", report.Dir, err)
+				for _, dir := range report.Dirs {
+					if _, err := os.Stat(dir); !os.IsNotExist(err) {
+						return false, fmt.Sprintf("folder %s: %v", dir, err)
+					}
 				}
 				return true, ""
 			})

@@ -228,9 +228,29 @@ func (p *Process) Restart(ctx context.Context) error {
 	return p.Start(ctx)
 }
 
-// Pause freezes it with SIGSTOP: its connections stay, and nothing answers.
-// Resume ends that; Kill works on a frozen process, Stop does not.
-func (p *Process) Pause() error { return p.Signal(syscall.SIGSTOP) }
+// Pause freezes it with SIGSTOP and returns when it is frozen: its connections
+// stay, and nothing answers. Resume ends that; Kill works on a frozen process,
+// Stop does not.
+func (p *Process) Pause() error {
+	r := p.current()
+	if r == nil || r.exited() {
+		return fmt.Errorf("pause %s: %w", p.program.Name, os.ErrProcessDone)
+	}
+	if err := r.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	// A signal is only sent so far; another one sent now could overtake it.
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for !r.frozen() {
+		select {
+		case <-r.done:
+			return fmt.Errorf("pause %s: %w", p.program.Name, os.ErrProcessDone)
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
 
 // Resume lets it go on after Pause.
 func (p *Process) Resume() error { return p.Signal(syscall.SIGCONT) }

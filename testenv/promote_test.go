@@ -29,6 +29,7 @@ func checkPrimary(t *testing.T, c *testenv.Cluster, want *testenv.Server) {
 }
 
 func TestPromote(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{})
 	ctx := testenvtest.Context(t, 2*time.Minute)
 	a, b, d := c.Server("a"), c.Server("b"), c.Server("c")

@@ -76,6 +76,7 @@ func silent(t *testing.T, c net.Conn) {
 }
 
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	target := echo(t)
 	const within = 5 * time.Second
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
@@ -220,6 +221,7 @@ func TestProxy(t *testing.T) {
 // TestReplicationThroughProxy cuts a channel in the middle of a transaction's
 // event, and stalls it.
 func TestReplicationThroughProxy(t *testing.T) {
+	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2})
 	ctx := testenvtest.Context(t, time.Minute)
 	a, b := c.Server("a"), c.Server("b")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -166,4 +167,24 @@ func (s *Server) SetDelay(ctx context.Context, delay time.Duration) error {
 	// The applier runs again whatever happened: a delay that could not be set
 	// must not turn into a stopped replica.
 	return errors.Join(err, s.StartSQLThread(ctx))
+}
+
+// busyDumpThreads counts the readers of the server's binlog that have not had
+// all of it.
+func (s *Server) busyDumpThreads(ctx context.Context) (busy int, err error) {
+	rows, err := s.db.QueryContext(ctx, "SHOW PROCESSLIST")
+	if err != nil {
+		return 0, fmt.Errorf("server %s: show processlist: %w", s.name, err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id, user, host, db, command, seconds, state, info sql.RawBytes
+		if err := rows.Scan(&id, &user, &host, &db, &command, &seconds, &state, &info); err != nil {
+			return 0, err
+		}
+		if strings.HasPrefix(string(command), "Binlog Dump") && !strings.Contains(string(state), "has sent all binlog") {
+			busy++
+		}
+	}
+	return busy, rows.Err()
 }

@@ -74,6 +74,17 @@ func (r *run) result() error {
 	return r.err
 }
 
+// frozen says whether the child is stopped by a signal.
+func (r *run) frozen() bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid()))
+	if err != nil {
+		return false
+	}
+	// The state stands behind the name, which may hold anything.
+	_, rest, _ := strings.Cut(string(data[bytes.LastIndexByte(data, ')')+1:]), " ")
+	return strings.HasPrefix(rest, "T")
+}
+
 // signal sends s; a child that is gone is no error.
 func (r *run) signal(s os.Signal) error {
 	if err := r.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {

@@ -22,7 +22,7 @@ func initArgs() []string {
 		"--initialize-insecure", "--mysqlx=OFF", "--skip-log-bin",
 		"--innodb-redo-log-capacity=8388608", "--innodb-buffer-pool-size=67108864",
 		"--innodb-log-buffer-size=1048576", "--innodb-flush-log-at-trx-commit=0",
-		"--secure-file-priv=", "--log-error-verbosity=2",
+		"--secure-file-priv=", "--log-error-verbosity=2", doublewritePages,
 	}
 }
 

@@ -8,20 +8,37 @@ type collationEntry struct {
 	noPad bool
 }
 
-// collationTable lists the collations that were held against a server, sorted by
-// name; TestCollations proves each line again, and COLLATIONS.md tells people. A
-// collation that is not listed folds wide.
+// CollationName returns the name of a collation by the number that table maps of
+// the binlog carry; empty, which folds wide, when it is not known.
+func CollationName(id uint64) string {
+	for i := range collationTable {
+		if uint64(collationTable[i].id) == id {
+			return collationTable[i].name
+		}
+	}
+	return ""
+}
+
+// collationTable lists MySQL's collations, sorted by name. What is not Wide was
+// held against a server: TestCollations proves each line again, and
+// COLLATIONS.md tells people. A collation that is not listed folds wide.
 //
 // The Coarse ones belong to character sets in which one character may be written
 // in two ways that the collation tells apart (vendors' doubles in the Japanese
-// sets): a caller's text names both, so both must fold to one form.
+// sets): a caller's text names both, so both must fold to one form. Most of the
+// Wide ones the library does not have; for utf8mb4_lt_0900_* it lacks weights of
+// dotted letters under a second accent.
 var collationTable = []collationEntry{
 	{"armscii8_bin", 64, Coarse, false},
 	{"armscii8_general_ci", 32, Coarse, false},
 	{"ascii_bin", 65, Exact, false},
 	{"ascii_general_ci", 11, Exact, false},
+	{"big5_bin", 84, Wide, false},
+	{"big5_chinese_ci", 1, Wide, false},
+	{"binary", 63, Wide, true},
 	{"cp1250_bin", 66, Exact, false},
 	{"cp1250_croatian_ci", 44, Exact, false},
+	{"cp1250_czech_cs", 34, Wide, false},
 	{"cp1250_general_ci", 26, Exact, false},
 	{"cp1250_polish_ci", 99, Exact, false},
 	{"cp1251_bin", 50, Exact, false},
@@ -48,9 +65,13 @@ var collationTable = []collationEntry{
 	{"eucjpms_japanese_ci", 97, Coarse, false},
 	{"euckr_bin", 85, Exact, false},
 	{"euckr_korean_ci", 19, Exact, false},
+	{"gb18030_bin", 249, Wide, false},
+	{"gb18030_chinese_ci", 248, Wide, false},
 	{"gb18030_unicode_520_ci", 250, Exact, false},
 	{"gb2312_bin", 86, Exact, false},
 	{"gb2312_chinese_ci", 24, Exact, false},
+	{"gbk_bin", 87, Wide, false},
+	{"gbk_chinese_ci", 28, Wide, false},
 	{"geostd8_bin", 93, Exact, false},
 	{"geostd8_general_ci", 92, Exact, false},
 	{"greek_bin", 70, Exact, false},
@@ -70,10 +91,12 @@ var collationTable = []collationEntry{
 	{"latin1_general_ci", 48, Exact, false},
 	{"latin1_general_cs", 49, Exact, false},
 	{"latin1_german1_ci", 5, Exact, false},
+	{"latin1_german2_ci", 31, Wide, false},
 	{"latin1_spanish_ci", 94, Exact, false},
 	{"latin1_swedish_ci", 8, Exact, false},
 	{"latin2_bin", 77, Exact, false},
 	{"latin2_croatian_ci", 27, Exact, false},
+	{"latin2_czech_cs", 2, Wide, false},
 	{"latin2_general_ci", 9, Exact, false},
 	{"latin2_hungarian_ci", 21, Exact, false},
 	{"latin5_bin", 78, Exact, false},
@@ -90,6 +113,8 @@ var collationTable = []collationEntry{
 	{"sjis_japanese_ci", 13, Coarse, false},
 	{"swe7_bin", 82, Exact, false},
 	{"swe7_swedish_ci", 10, Exact, false},
+	{"tis620_bin", 89, Wide, false},
+	{"tis620_thai_ci", 18, Wide, false},
 	{"ucs2_bin", 90, Exact, false},
 	{"ucs2_croatian_ci", 149, Exact, false},
 	{"ucs2_czech_ci", 138, Exact, false},
@@ -97,6 +122,7 @@ var collationTable = []collationEntry{
 	{"ucs2_esperanto_ci", 145, Exact, false},
 	{"ucs2_estonian_ci", 134, Exact, false},
 	{"ucs2_general_ci", 35, Exact, false},
+	{"ucs2_general_mysql500_ci", 159, Wide, false},
 	{"ucs2_german2_ci", 148, Exact, false},
 	{"ucs2_hungarian_ci", 146, Exact, false},
 	{"ucs2_icelandic_ci", 129, Exact, false},
@@ -179,6 +205,7 @@ var collationTable = []collationEntry{
 	{"utf8mb3_esperanto_ci", 209, Exact, false},
 	{"utf8mb3_estonian_ci", 198, Exact, false},
 	{"utf8mb3_general_ci", 33, Exact, false},
+	{"utf8mb3_general_mysql500_ci", 223, Wide, false},
 	{"utf8mb3_german2_ci", 212, Exact, false},
 	{"utf8mb3_hungarian_ci", 210, Exact, false},
 	{"utf8mb3_icelandic_ci", 193, Exact, false},
@@ -194,6 +221,7 @@ var collationTable = []collationEntry{
 	{"utf8mb3_spanish2_ci", 206, Exact, false},
 	{"utf8mb3_spanish_ci", 199, Exact, false},
 	{"utf8mb3_swedish_ci", 200, Exact, false},
+	{"utf8mb3_tolower_ci", 76, Wide, false},
 	{"utf8mb3_turkish_ci", 201, Exact, false},
 	{"utf8mb3_unicode_520_ci", 214, Exact, false},
 	{"utf8mb3_unicode_ci", 192, Exact, false},
@@ -244,8 +272,8 @@ var collationTable = []collationEntry{
 	{"utf8mb4_la_0900_as_cs", 294, Exact, true},
 	{"utf8mb4_latvian_ci", 226, Exact, false},
 	{"utf8mb4_lithuanian_ci", 236, Exact, false},
-	{"utf8mb4_lt_0900_ai_ci", 268, Exact, true},
-	{"utf8mb4_lt_0900_as_cs", 291, Exact, true},
+	{"utf8mb4_lt_0900_ai_ci", 268, Wide, true},
+	{"utf8mb4_lt_0900_as_cs", 291, Wide, true},
 	{"utf8mb4_lv_0900_ai_ci", 258, Exact, true},
 	{"utf8mb4_lv_0900_as_cs", 281, Exact, true},
 	{"utf8mb4_mn_cyrl_0900_ai_ci", 322, Exact, true},

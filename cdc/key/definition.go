@@ -32,7 +32,7 @@ const (
 	TypeBit            // BIT(Precision)
 	TypeEnum           // ENUM, by number; names in Members
 	TypeSet            // SET, by bit mask; names in Members
-	TypeChar           // CHAR, VARCHAR, TINYTEXT to LONGTEXT: text under Collation
+	TypeChar           // CHAR, VARCHAR, TINYTEXT to LONGTEXT: text under Collation (that is not binary)
 	TypeBinary         // BINARY(Length): padded with zero bytes to Length
 	TypeVarbinary      // VARBINARY, TINYBLOB to LONGBLOB: bytes as they are
 )

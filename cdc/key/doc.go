@@ -10,10 +10,13 @@
 //   - digest, 128 bits keyed by a secret of the stream ([Hasher]), the only form
 //     that is stored and sent.
 //
-// The main path is [Definition.Cover] on the reader's side and
-// [TableScopes.Row] on the writer's side. Both fold with the same [Definition];
+// The main path is [Definition.Cover] on the reader's side, and
+// [Column.AppendForm] with [TableScopes.Row] on the writer's side. Both fold with the same [Definition];
 // splitting values that MySQL calls equal would be a wrong yes, so whatever can
 // not be folded exactly is folded coarser or written as a wide scope (rules §4).
 //
-// The package keeps no state and talks to nobody.
+// COLLATIONS.md lists what folds how; a test holds it against a real server.
+//
+// The package keeps no state and talks to nobody. A process that imports it has
+// glog's flush daemon running, which the collation library brings along.
 package key

@@ -45,17 +45,22 @@ const documentHead = "# How key columns fold\n\n" +
 	"- **exact**: two values have one compare form if and only if MySQL calls them equal. A primary key of exact columns names one row.\n" +
 	"- **coarse**: equal values have one form, some different ones share it. Such a key counts as many rows, and a read may wait for a write of another row.\n" +
 	"- **wide**: not folded. Writes are recorded as \"all rows\" of the table (a primary key) or of the group column; a read waits for every write of the table.\n\n" +
-	"| column | folds | as |\n|---|---|---|\n" +
-	"| TINYINT to BIGINT, BOOL, the generated invisible key | exact | number |\n" +
-	"| DECIMAL | exact | number at the column's scale |\n" +
-	"| YEAR, DATE, TIME, DATETIME | exact | stored number |\n" +
-	"| TIMESTAMP | exact | instant; callers write UTC |\n" +
-	"| BIT | exact | unsigned number |\n" +
-	"| ENUM, SET | exact | number; coarse when two members (or sets) read alike under the collation; wide when the collation is wide |\n" +
-	"| BINARY | exact | bytes, padded to the length |\n" +
-	"| VARBINARY, BLOB (as a group column) | exact | bytes |\n" +
-	"| CHAR, VARCHAR, TEXT (as a group column) | by collation, below | weights, trailing pad removed |\n" +
-	"| FLOAT, DOUBLE, JSON, GEOMETRY, VECTOR | wide | |\n" +
-	"| prefix key parts, `KEY (c(10))`; expressions | wide | |\n\n" +
+	"| column | folds | as | callers write |\n|---|---|---|---|\n" +
+	"| TINYINT to BIGINT, BOOL, the generated invisible key | exact | number | `-42`: no leading zeros (ZEROFILL neither), plus sign, point or space |\n" +
+	"| DECIMAL | exact | number at the column's scale | `1.50` in a DECIMAL(10,2) |\n" +
+	"| YEAR | exact | stored number | `2026` |\n" +
+	"| DATE | exact | stored number | `2026-01-31` |\n" +
+	"| TIME(n) | exact | stored number | `-12:34:56`, with n digits after a point |\n" +
+	"| DATETIME(n) | exact | stored number | `2026-01-31 12:34:56`, with n digits after a point |\n" +
+	"| TIMESTAMP(n) | exact | instant | the same, in UTC |\n" +
+	"| BIT | exact | unsigned number | `5` |\n" +
+	"| ENUM | exact; coarse when two members read alike under the collation; wide when the collation is wide | number | the member's name as declared |\n" +
+	"| SET | exact when all members are of ASCII letters, digits, space, `-` and `_` and differ under the collation; else coarse; wide when the collation is wide | number | names as declared and in that order: `a%2Cb` |\n" +
+	"| BINARY | exact | bytes, padded to the length | `0x` and all bytes in hex |\n" +
+	"| VARBINARY, BLOB (as a group column) | exact | bytes | `0x` and hex |\n" +
+	"| CHAR, VARCHAR, TEXT (as a group column) | by collation, below | weights, trailing pad removed | the text in UTF-8, percent-encoded where a printed key needs it |\n" +
+	"| FLOAT, DOUBLE, JSON, GEOMETRY, VECTOR | wide | | not read |\n" +
+	"| prefix key parts, `KEY (c(10))`; expressions | wide | | not read |\n\n" +
+	"A caller's value that is not written so is refused, with a word on what would be right: `042`, ` 42`, `42.0` and `42x` all match the integer 42 in a query, and none of them is its key.\n\n" +
 	"A row whose bytes are not valid in the column's character set is written as all rows.\n\n" +
 	"## Collations\n\n"

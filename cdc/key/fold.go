@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// FoldKind says what a column's compare form is worth.
+// FoldKind says what a column's compare form is worth; the zero value is the safe one.
 type FoldKind uint8
 
 const (

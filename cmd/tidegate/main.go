@@ -52,6 +52,9 @@ On your servers:  tidegate config --example > tidegate.yaml
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(sandboxCommand(), configCommand())
+	root.AddCommand(
+		runCommand(), tailCommand(), serveCommand(), sandboxCommand(),
+		checkCommand(), statusCommand(), acceptCommand(), observeCommand(), configCommand(),
+	)
 	return root
 }

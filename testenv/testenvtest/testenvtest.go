@@ -99,3 +99,79 @@ func Context(t testing.TB, timeout time.Duration) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// Redis starts a Redis for one test, and ends it when the test ends.
+func Redis(t testing.TB, opts testenv.RedisOptions) *testenv.Redis {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	r, err := testenv.StartRedis(ctx, opts)
+	if err != nil {
+		t.Fatalf("%v\na real Redis is needed here: run once with a network to fill the package cache, or set %s", err, testenv.EnvRedis)
+	}
+	closeAtEnd(t, "redis", r.Close)
+	return r
+}
+
+// NATS starts a NATS server as a process of its own for one test, and ends it
+// when the test ends.
+func NATS(t testing.TB, opts testenv.NATSOptions) *testenv.NATSProcess {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	n, err := testenv.StartNATS(ctx, opts)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, howToProvideNATS)
+	}
+	closeAtEnd(t, "nats", n.Close)
+	return n
+}
+
+// NATSCluster starts size NATS servers (0: three) for one test, and ends them
+// when the test ends.
+func NATSCluster(t testing.TB, size int, opts testenv.NATSOptions) *testenv.NATSCluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	c, err := testenv.StartNATSCluster(ctx, size, opts)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, howToProvideNATS)
+	}
+	closeAtEnd(t, "nats", c.Close)
+	return c
+}
+
+const howToProvideNATS = "a real NATS server is needed here: run 'go build github.com/nats-io/nats-server/v2' in this module to see why it cannot be built, or set " + testenv.EnvNATS
+
+// Process starts a program for one test, and kills it when the test ends.
+func Process(t testing.TB, program testenv.Program) *testenv.Process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), StartTimeout)
+	defer cancel()
+	p, err := testenv.StartProcess(ctx, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, program.Argv[0], p.Close)
+	return p
+}
+
+// Proxy starts a proxy in front of target for one test, and closes it when the
+// test ends.
+func Proxy(t testing.TB, target string) *testenv.Proxy {
+	t.Helper()
+	p, err := testenv.StartProxy(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, "proxy", p.Close)
+	return p
+}
+
+func closeAtEnd(t testing.TB, what string, end func() error) {
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Errorf("end %s: %v", what, err)
+		}
+	})
+}

@@ -132,7 +132,6 @@ type Router struct {
 	Lease           time.Duration `yaml:"lease" doc:"how old the newest tick named by a server may be; shorter than the quickest rebuild under the same UUID" default:"3s" min:"50ms" max:"5m"`
 	WatermarkMaxAge time.Duration `yaml:"watermark_max_age" doc:"how old the watermark may be at level key" default:"1s" min:"20ms" max:"5m"`
 	Choice          string        `yaml:"choice" doc:"balanced: the less loaded of two random replicas; freshest: the least stale" default:"balanced" oneof:"balanced freshest"`
-	OnBlind         string        `yaml:"on_blind" doc:"bounded and eventual while cut off from the stream: stale answers with stale:true, budget sends to the primary, refuse" default:"stale" oneof:"stale budget refuse"`
 	ProbeWait       time.Duration `yaml:"probe_wait" doc:"how long route waits for the primary's next probe when the primary lacks part of a floor" default:"200ms" min:"1ms" max:"10s"`
 }
 

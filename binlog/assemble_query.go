@@ -1,0 +1,138 @@
+package binlog
+
+import (
+	"strings"
+
+	"tidegate/cdc/event"
+)
+
+// queryEvent takes a QUERY event: the frame of a transaction, DDL, or a write
+// that was logged as a statement.
+func (a *assembler) queryEvent(body []byte) (outcome, error) {
+	if err := parseQuery(evQuery, body, &a.query); err != nil {
+		return outcome{}, err
+	}
+	t := &a.txn
+	switch text := a.query.text; {
+	case string(text) == "BEGIN":
+		t.begun = true
+		return outcome{}, nil
+	case string(text) == "COMMIT", string(text) == "ROLLBACK":
+		// A ROLLBACK stands in a binlog when non-transactional tables were
+		// written: their rows stay. The others' are written too, which is no harm.
+		return a.finish(), nil
+	}
+	text := strings.TrimSpace(string(a.query.text))
+	if isSavepoint(text) {
+		// What was rolled back to a savepoint stays among the keys: a superset.
+		return outcome{}, nil
+	}
+	if _, isXA := cutWord(text, "XA"); isXA {
+		return a.xa(text)
+	}
+	err := a.statement()
+	if err != nil {
+		a.misunderstood()
+	}
+	if t.begun {
+		return outcome{}, nil
+	}
+	return a.finish(), nil
+}
+
+func isSavepoint(text string) bool {
+	for _, word := range [...]string{"SAVEPOINT", "ROLLBACK", "RELEASE"} {
+		if _, ok := cutWord(text, word); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// xa takes an XA statement. Rules §3.1: PREPARE publishes the keys under the
+// xid, COMMIT makes them visible under its own GTID, ROLLBACK drops them.
+func (a *assembler) xa(text string) (outcome, error) {
+	t := &a.txn
+	verb, xid, ok := parseXA(text)
+	switch verb {
+	case xaStart:
+		t.begun = true
+		return outcome{}, nil
+	case xaEnd:
+		return outcome{}, nil
+	case xaOnePhase:
+		return a.finish(), nil
+	case xaCommit:
+		t.flags |= event.XACommit
+	case xaRollback:
+		t.flags |= event.XARollback
+	default:
+		a.misunderstood()
+		return a.finish(), nil
+	}
+	t.xid = xid
+	if !ok {
+		// A name that can't be read can't be found among the prepared ones.
+		t.xid = text
+		a.misunderstood()
+	}
+	return a.finish(), nil
+}
+
+// statement takes a statement that changes rows or definitions.
+func (a *assembler) statement() error {
+	if err := a.query.readStatus(); err != nil {
+		return err
+	}
+	t := &a.txn
+	e := classify(&a.query, a.charset(a.query.charset))
+	// FLUSH and the like are logged and change nothing (rules §2.3).
+	t.change = t.change || e.write || !e.understood || e.reach != reachNothing
+	if !e.understood {
+		a.counts.NotUnderstood++
+		t.bad = true
+	}
+	cause := CauseDDL
+	if e.write {
+		t.flags |= event.Statement
+		cause = CauseStatement
+	}
+	if e.ddl {
+		t.flags |= event.DDL
+	}
+	if a.mode == Hints {
+		return nil
+	}
+	a.writeReach(&e, cause)
+	if e.ddl && !t.skip {
+		a.reg.touch(&e)
+		t.refs = a.reg.definitionRefs(&e, t.refs)
+		if e.reach != reachNothing {
+			a.ddl = append(a.ddl, e)
+		}
+	}
+	return nil
+}
+
+// writeReach writes the wide scopes of what a statement reaches.
+func (a *assembler) writeReach(e *effect, c Cause) {
+	switch e.reach {
+	case reachNothing:
+	case reachTables:
+		for _, n := range e.tables {
+			a.writeAllRows(a.reg.table(a.reg.folded(n)), c)
+		}
+	case reachSchemas:
+		for _, s := range e.schemas {
+			a.writeWide(a.reg.hasher.Schema(a.reg.schema(s)), c)
+		}
+	case reachEverything:
+		a.writeEverything(c)
+	}
+}
+
+// charset names the character set of a collation; empty when it is not known.
+func (a *assembler) charset(collation uint16) string {
+	name, _, _ := strings.Cut(a.reg.collations[collation], "_")
+	return name
+}

@@ -1,0 +1,352 @@
+package binlog_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidegate/binlog"
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
+)
+
+// TestConfirmationOnRealServers plays what needs a healthy primary (a), a
+// replica (b) and a replica without a binlog (c).
+func TestConfirmationOnRealServers(t *testing.T) {
+	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{"c": {NoBinlog: true}}})
+	must(t, c.Primary().Exec(testenvtest.Context(t, 30*time.Second),
+		"CREATE TABLE app.w (w INT, n INT, v INT, PRIMARY KEY (w, n)); CREATE TABLE app.other (id INT PRIMARY KEY AUTO_INCREMENT, v INT); CREATE TABLE app.filtered (id INT PRIMARY KEY)"))
+	must(t, c.WaitInSync(testenvtest.Context(t, 30*time.Second)))
+	for _, tt := range []struct {
+		name string
+		run  func(*testing.T, *testenv.Cluster)
+	}{
+		{"ConfirmedIsVisible", confirmedIsVisible},
+		{"FollowExecuted", followExecuted},
+		{"IOThreadStopped", ioThreadStopped},
+		{"Stall", stalledByProxy},
+		{"GTIDModeRelaxed", gtidModeRelaxed},
+		{"Filters", filtersExclude},
+		{"Errant", errantTransactions},
+		{"InjectedEmpty", injectedEmpty},
+		{"PurgedIn", purgedIn},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, c) })
+	}
+}
+
+// confirmedIsVisible: P1. Several writers, each with a UUID of its own, so that
+// a GTID names its row; whenever b or a publishes a state, all rows that it
+// newly confirms are looked up there.
+func confirmedIsVisible(t *testing.T, c *testenv.Cluster) {
+	const writers, each = 4, 500
+	a, b := c.Server("a"), c.Server("b")
+	stream := startStream(t, a)
+	uuids := make([]gtid.UUID, writers)
+	for w := range uuids {
+		uuids[w] = gtid.UUID{0xee, byte(w), 1}
+	}
+	var checked, missing int
+	var mu sync.Mutex
+	check := func(s *testenv.Server) func(*event.ServerState) {
+		newest := make([]int64, writers)
+		return func(st *event.ServerState) {
+			if !st.Alive {
+				return
+			}
+			set := confirmed(st)
+			if st.Role == event.RolePrimary {
+				set = st.Executed // rules §2.2
+			}
+			for w, u := range uuids {
+				// Everything up to the first gap is checked at once.
+				ivs := set.Intervals(gtid.Source{UUID: u})
+				if len(ivs) == 0 || ivs[0].First != 1 || ivs[0].Last == newest[w] {
+					continue
+				}
+				var n int64
+				err := s.QueryRow(context.Background(), "SELECT COUNT(*) FROM app.w WHERE w = ? AND n > ? AND n <= ?", w, newest[w], ivs[0].Last).Scan(&n)
+				mu.Lock()
+				if err != nil || n != ivs[0].Last-newest[w] {
+					missing++
+					t.Errorf("%s confirmed %s up to %d, and shows %d of %d new rows (%v)", s.Name(), u, ivs[0].Last, n, ivs[0].Last-newest[w], err)
+				}
+				checked += int(ivs[0].Last - newest[w])
+				mu.Unlock()
+				newest[w] = ivs[0].Last
+			}
+		}
+	}
+	wa, wb := watch(t, a, stream, nil), watch(t, b, stream, nil)
+	wa.alive()
+	wb.alive()
+	fa, fb := check(a), check(b)
+	wa.onState.Store(&fa)
+	wb.onState.Store(&fb)
+	var group errgroup.Group
+	for w := range writers {
+		group.Go(func() error {
+			conn, err := a.DB().Conn(context.Background())
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }()
+			for n := range each {
+				g := gtid.GTID{UUID: uuids[w], Seq: int64(n) + 1}
+				if _, err := conn.ExecContext(context.Background(), fmt.Sprintf(
+					"SET gtid_next = '%s'; INSERT INTO app.w VALUES (%d, %d, 0); SET gtid_next = 'AUTOMATIC'", g, w, n+1)); err != nil {
+					return err
+				}
+				wa.m.Hint(g)
+			}
+			return nil
+		})
+	}
+	must(t, group.Wait())
+	wa.waitConfirmedExecuted(a)
+	wb.waitConfirmed(a)
+	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+		mu.Lock()
+		defer mu.Unlock()
+		return checked == 2*writers*each, fmt.Sprintf("%d rows were checked", checked)
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	counters := wb.m.Counters()
+	var proven uint64
+	for _, n := range counters.HintToProof {
+		proven += n
+	}
+	if proven == 0 || counters.Proofs == 0 {
+		t.Errorf("no delay was measured: %+v", counters)
+	}
+	t.Logf("%d rows checked, %d missing; replica: %d proofs, mean hint to proof %s, %v", checked, missing, counters.Proofs,
+		counters.HintToProofTotal/time.Duration(max(1, proven)), counters.HintToProof[:16])
+}
+
+// waitConfirmedExecuted is waitConfirmed for a primary, where executed is what
+// is confirmed.
+func (w *watched) waitConfirmedExecuted(s *testenv.Server) {
+	w.t.Helper()
+	text, err := s.GTIDExecuted(testenvtest.Context(w.t, 10*time.Second))
+	must(w.t, err)
+	set, err := gtid.Parse(text)
+	must(w.t, err)
+	st := w.wait("executed", func(st *event.ServerState) bool { return st.Alive && st.Executed.ContainsSet(set) })
+	if st.Role != event.RolePrimary || !st.Drained {
+		w.t.Errorf("role %d, drained %v; want a drained primary", st.Role, st.Drained)
+	}
+}
+
+func followExecuted(t *testing.T, c *testenv.Cluster) {
+	w := watch(t, c.Server("c"), nil, func(o *binlog.MonitorOptions) {
+		o.Server.Follow, o.Tail = binlog.FollowExecuted, nil
+		o.Ticks, o.AliveInterval = nil, time.Hour // what it finds, it finds by waiting
+	})
+	w.alive()
+	before := w.m.Counters().Probes
+	began := time.Now()
+	for range 20 {
+		must(t, c.Primary().Exec(t.Context(), "INSERT INTO app.other (v) VALUES (1)"))
+		w.waitConfirmed(c.Primary())
+	}
+	st := w.m.State()
+	if st.Follow != binlog.FollowExecuted || !st.Unproven.IsEmpty() || st.BinlogFile != "" {
+		t.Errorf("state %+v", st)
+	}
+	t.Logf("20 inserts found in %s with %d probes", time.Since(began), w.m.Counters().Probes-before)
+}
+
+func ioThreadStopped(t *testing.T, c *testenv.Cluster) {
+	b := c.Server("b")
+	stream := startStream(t, c.Primary())
+	w := watch(t, b, stream, nil)
+	w.wait("both threads", func(st *event.ServerState) bool { return st.IORunning && st.SQLRunning && !st.SourceUUID.IsZero() })
+	must(t, b.StopIOThread(t.Context()))
+	w.wait("the receiver stopped", func(st *event.ServerState) bool { return !st.IORunning && st.SQLRunning && st.Alive })
+	must(t, c.Primary().Exec(t.Context(), "INSERT INTO app.other (v) VALUES (2)"))
+	st := w.wait("a tick later", func(st *event.ServerState) bool { return len(st.Ticks) == 1 && st.Ticks[0].Tick > 5 })
+	primary, err := gtid.Parse(executedOf(t, c.Primary()))
+	must(t, err)
+	if confirmed(st).ContainsSet(primary) || st.Received.ContainsSet(primary) {
+		t.Error("confirmed or received what it can't have")
+	}
+	must(t, b.StartIOThread(t.Context()))
+	st = w.waitConfirmed(c.Primary())
+	w.wait("received too", func(st *event.ServerState) bool { return st.IORunning })
+	if st.ReplicationErr != "" {
+		t.Errorf("replication error %q", st.ReplicationErr)
+	}
+}
+
+func executedOf(t *testing.T, s *testenv.Server) string {
+	t.Helper()
+	text, err := s.GTIDExecuted(t.Context())
+	must(t, err)
+	return text
+}
+
+// stalledByProxy: the pinned connection hangs without breaking (rules §6.3).
+func stalledByProxy(t *testing.T, c *testenv.Cluster) {
+	b := c.Server("b")
+	proxy, err := b.Proxy()
+	must(t, err)
+	w := watch(t, b, startStream(t, c.Primary()), func(o *binlog.MonitorOptions) {
+		o.Server.Addr = proxy.Addr()
+		o.ProbeTimeout = 300 * time.Millisecond
+		o.Server.ConnectTimeout = 500 * time.Millisecond
+		o.Tail = binlog.HintsTail(binlog.TailerOptions{Server: o.Server, Hasher: testHasher})
+	})
+	before := w.alive()
+	began := time.Now()
+	proxy.Stall(testenv.FromTarget)
+	down := w.wait("lease ended", func(st *event.ServerState) bool { return !st.Alive })
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("the lease ended after %s", d)
+	}
+	if down.Epoch != before.Epoch || down.Down == "" {
+		t.Errorf("down state %+v", down)
+	}
+	must(t, proxy.Pass())
+	after := w.alive()
+	if after.Epoch != before.Epoch || after.DataSet != before.DataSet {
+		t.Errorf("epoch %d of data set %d became %d of %d, though mysqld ran on", before.Epoch, before.DataSet, after.Epoch, after.DataSet)
+	}
+	must(t, c.Primary().Exec(t.Context(), "INSERT INTO app.other (v) VALUES (3)"))
+	w.waitConfirmed(c.Primary())
+}
+
+func gtidModeRelaxed(t *testing.T, c *testenv.Cluster) {
+	a := c.Primary()
+	w := watch(t, a, startStream(t, a), nil)
+	w.alive()
+	must(t, a.Exec(t.Context(), "SET GLOBAL gtid_mode = ON_PERMISSIVE"))
+	w.wait("mode", func(st *event.ServerState) bool { return st.GTIDMode == "ON_PERMISSIVE" && st.Alive })
+	must(t, a.Exec(t.Context(), "SET GLOBAL gtid_mode = ON"))
+	w.wait("mode", func(st *event.ServerState) bool { return st.GTIDMode == "ON" && st.Alive })
+	if n := w.m.Counters().Sessions; n != 1 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+func filtersExclude(t *testing.T, c *testenv.Cluster) {
+	b := c.Server("b")
+	must(t, b.StopSQLThread(t.Context()))
+	must(t, b.Exec(t.Context(), "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = (app.filtered)"))
+	must(t, b.StartSQLThread(t.Context()))
+	w := watch(t, b, startStream(t, c.Primary()), nil)
+	digest := testHasher.Table("app", "filtered").AnyRow
+	w.wait("filtered", func(st *event.ServerState) bool {
+		return len(st.FilteredTables) == 1 && st.FilteredTables[0] == digest && len(st.Filtered) == 1
+	})
+	must(t, c.Primary().Exec(t.Context(), "INSERT INTO app.filtered VALUES (1); INSERT INTO app.other (v) VALUES (4)"))
+	st := w.wait("tainted", func(st *event.ServerState) bool { return len(st.Taints) == 1 })
+	if x := st.Taints[0]; x.All || x.Table != digest {
+		t.Errorf("taint %+v", x)
+	}
+	w.waitConfirmed(c.Primary()) // the others are not held up
+	must(t, b.StopSQLThread(t.Context()))
+	must(t, b.Exec(t.Context(), "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = ()"))
+	must(t, b.StartSQLThread(t.Context()))
+	st = w.wait("filter gone", func(st *event.ServerState) bool { return len(st.Filtered) == 0 && st.SQLRunning })
+	if len(st.Taints) != 1 {
+		t.Errorf("taints %+v after the filter was removed", st.Taints)
+	}
+	testenvtest.WaitUntil(t, 5*time.Second, func() (bool, string) {
+		return w.m.State().Taints[0].Name == "app.filtered", fmt.Sprintf("taint %+v", w.m.State().Taints)
+	})
+}
+
+func errantTransactions(t *testing.T, c *testenv.Cluster) {
+	a, b := c.Primary(), c.Server("b")
+	w := watch(t, b, startStream(t, a), func(o *binlog.MonitorOptions) { o.PrimaryE = primaryE(a) })
+	first := w.alive()
+	source := gtid.Source{UUID: first.UUID}
+	// Under super_read_only even FLUSH makes one; it writes nothing.
+	must(t, b.Exec(t.Context(), "FLUSH TABLES"))
+	st := w.wait("errant", func(st *event.ServerState) bool { return st.Errant.Max(source) == first.Executed.Max(source)+1 })
+	if len(st.Taints) != 0 {
+		t.Errorf("FLUSH made taints: %+v", st.Taints)
+	}
+	must(t, b.Exec(t.Context(), "SET GLOBAL super_read_only = OFF; INSERT INTO app.other (id, v) VALUES (1000000, 1); SET GLOBAL super_read_only = ON"))
+	st = w.wait("tainted", func(st *event.ServerState) bool { return len(st.Taints) > 0 })
+	x := st.Taints[len(st.Taints)-1]
+	if x.All || x.Table != testHasher.Table("app", "other").AnyRow || x.GTID.UUID != st.UUID {
+		t.Errorf("taint %+v", x)
+	}
+	// Neither holds up what the primary writes.
+	must(t, a.Exec(t.Context(), "INSERT INTO app.other (v) VALUES (5)"))
+	w.waitConfirmed(a)
+	// The operator accepts, for this data set.
+	w.mu.Lock()
+	w.accept = []binlog.Acceptance{{DataSet: st.DataSet, GTIDs: st.Errant}}
+	w.mu.Unlock()
+	w.wait("accepted", func(st *event.ServerState) bool { return st.Errant.IsEmpty() && len(st.Taints) == 0 })
+}
+
+// injectedEmpty: a GTID of the primary is made executed on the replica before
+// it comes (rules §2.2).
+func injectedEmpty(t *testing.T, c *testenv.Cluster) {
+	a, b := c.Primary(), c.Server("b")
+	w := watch(t, b, startStream(t, a), nil)
+	w.alive()
+	must(t, b.StopSQLThread(t.Context()))
+	must(t, a.Exec(t.Context(), "INSERT INTO app.other (v) VALUES (6)"))
+	stolen := newestOf(t, a)
+	must(t, b.Exec(t.Context(), "SET GLOBAL super_read_only = OFF"))
+	must(t, b.InjectEmpty(t.Context(), stolen.String()))
+	must(t, b.Exec(t.Context(), "SET GLOBAL super_read_only = ON"))
+	must(t, b.StartSQLThread(t.Context()))
+	st := w.wait("tainted", func(st *event.ServerState) bool { return len(st.Taints) > 0 })
+	if !st.Taints[0].All || st.Taints[0].GTID != stolen || !st.Unproven.Contains(stolen) {
+		t.Errorf("taints %+v, unproven %s; want all, by %s", st.Taints, st.Unproven.OneLine(), stolen)
+	}
+	// Over a restart of the tailer both stay.
+	w.stop()
+	last := w.m.State()
+	again := watch(t, b, startStream(t, a), func(o *binlog.MonitorOptions) { o.Resume = last })
+	st = again.alive()
+	if len(st.Taints) == 0 || !st.Unproven.Contains(stolen) || st.DataSet != last.DataSet {
+		t.Errorf("after a restart: taints %+v, unproven %s, data set %d, was %d", st.Taints, st.Unproven.OneLine(), st.DataSet, last.DataSet)
+	}
+}
+
+func newestOf(t *testing.T, s *testenv.Server) gtid.GTID {
+	t.Helper()
+	uuid, err := s.UUID(t.Context())
+	must(t, err)
+	u, err := gtid.ParseUUID(uuid)
+	must(t, err)
+	set, err := gtid.Parse(executedOf(t, s))
+	must(t, err)
+	return gtid.GTID{UUID: u, Seq: set.Max(gtid.Source{UUID: u})}
+}
+
+// purgedIn: SET GLOBAL gtid_purged = '+...' makes GTIDs executed that no binlog
+// shows.
+func purgedIn(t *testing.T, c *testenv.Cluster) {
+	a, b := c.Primary(), c.Server("b")
+	w := watch(t, b, startStream(t, a), nil)
+	w.alive()
+	must(t, b.StopSQLThread(t.Context()))
+	must(t, a.Exec(t.Context(), "INSERT INTO app.other (v) VALUES (7)"))
+	stolen := newestOf(t, a)
+	must(t, b.Exec(t.Context(), "SET GLOBAL gtid_purged = '+"+stolen.String()+"'"))
+	must(t, b.StartSQLThread(t.Context()))
+	must(t, a.Exec(t.Context(), "INSERT INTO app.other (v) VALUES (8)"))
+	next := newestOf(t, a)
+	st := w.wait("the next is confirmed", func(st *event.ServerState) bool { return confirmed(st).Contains(next) })
+	if !st.Executed.Contains(stolen) || !st.Unproven.Contains(stolen) {
+		t.Errorf("executed %s, unproven %s; %s has no data here", st.Executed.OneLine(), st.Unproven.OneLine(), stolen)
+	}
+	if strings.Contains(st.Base.OneLine(), fmt.Sprint(stolen.Seq)) && st.Base.Contains(stolen) {
+		t.Error("it joined base")
+	}
+}

@@ -1,0 +1,179 @@
+package binlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+)
+
+// PrimaryFacts is what the writer of the stream must know of a primary before
+// it announces it (rules §5.3, §6.2, §10, §11.2). All of it comes from one
+// probe that began after it was asked for.
+type PrimaryFacts struct {
+	Server     string
+	ServerUUID gtid.UUID
+	Epoch      event.Epoch
+	DataSet    uint64
+	Role       event.Role
+	// Drained: no transaction of an old channel is left to apply. A primary is
+	// announced only when it is (rules §10).
+	Drained  bool
+	GTIDMode string // only "ON" counts
+	Executed gtid.Set
+	Owned    gtid.Set
+	Purged   gtid.Set
+	// LowerCaseTableNames folds names when it is not 0 (rules §4.3).
+	LowerCaseTableNames int
+	// Restart is what to compare identities with before the announcement.
+	Restart ReuseScope
+}
+
+// ReuseScope is the part of a primary's binlog that may carry GTIDs a second
+// time after a restart: the file that was last before it, and all behind it
+// (rules §11.2).
+type ReuseScope struct {
+	// Files are that file and the later ones.
+	Files []string
+	// Before is what had been executed when that file began: a dump from this
+	// set on gives exactly these files.
+	Before gtid.Set
+	// Purged: that file is gone, so that nothing can be compared; a new history
+	// must begin.
+	Purged bool
+}
+
+// PrimaryFacts probes the server and reads the rest beside it. lastFile names
+// the binlog file in which the stream's newest transaction was read, or which
+// was last before the restart; empty: the newest file now. It blocks for at
+// most the probe's and the query's timeout.
+func (m *Monitor) PrimaryFacts(ctx context.Context, lastFile string) (PrimaryFacts, error) {
+	a, err := m.ask(ctx)
+	if err != nil {
+		return PrimaryFacts{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.o.Server.queryTimeout())
+	defer cancel()
+	purged, err := m.backend.purged(ctx)
+	if err != nil {
+		return PrimaryFacts{}, err
+	}
+	scope, err := m.backend.reuse(ctx, lastFile)
+	if err != nil {
+		return PrimaryFacts{}, err
+	}
+	st := a.state
+	return PrimaryFacts{
+		Server: st.Server, ServerUUID: st.UUID, Epoch: st.Epoch, DataSet: st.DataSet,
+		Role: st.Role, Drained: st.Drained, GTIDMode: st.GTIDMode,
+		Executed: st.Executed, Owned: st.Owned, Purged: purged,
+		LowerCaseTableNames: a.facts.lowerCase, Restart: scope,
+	}, nil
+}
+
+// RestartFile is the binlog file that was last when the server was last seen
+// before its present run; empty when the run has not changed since the monitor
+// first met the server.
+func (m *Monitor) RestartFile() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.restartFile
+}
+
+// errReadEnough ends a tail that has shown all that was asked for.
+var errReadEnough = errors.New("enough")
+
+// ReadIdentities reads the binlog from a set on until everything of until has
+// been seen, and yields the identity of each transaction. It runs a tail of its
+// own (MonitorOptions.Tail). An error of yield ends it and is returned.
+func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yield func(event.Identity, event.Flags) error) error {
+	if m.o.Tail == nil {
+		return fmt.Errorf("read identities of %s: no Tail", &m.o.Server)
+	}
+	r := &identityReader{rest: until.Subtract(from), yield: yield}
+	if r.rest.IsEmpty() {
+		return nil
+	}
+	err := m.o.Tail(ctx, from, r)
+	switch {
+	case r.done && r.err == nil:
+		return nil
+	case r.err != nil:
+		return r.err
+	case err == nil:
+		return fmt.Errorf("read identities of %s: the binlog ended before %s", &m.o.Server, r.rest.Limit(4).OneLine())
+	}
+	return fmt.Errorf("read identities of %s: %w", &m.o.Server, err)
+}
+
+// identityReader is the Handler of ReadIdentities; one goroutine calls it.
+type identityReader struct {
+	rest  gtid.Set
+	yield func(event.Identity, event.Flags) error
+	done  bool
+	err   error
+}
+
+func (r *identityReader) Transaction(_ context.Context, t *event.Transaction, _ Position) error {
+	if r.err = r.yield(t.Identity(), t.Flags); r.err != nil {
+		return r.err
+	}
+	return r.less(gtid.Of(t.GTID))
+}
+
+func (r *identityReader) Hole(_ context.Context, h *event.Hole) error { return r.less(h.GTIDs) }
+
+func (r *identityReader) Definitions(context.Context, []event.TableDefinition) error { return nil }
+func (r *identityReader) Progress(context.Context, Position) error                   { return nil }
+
+func (r *identityReader) less(seen gtid.Set) error {
+	if r.rest = r.rest.Subtract(seen); r.rest.IsEmpty() {
+		r.done = true
+		return errReadEnough
+	}
+	return nil
+}
+
+// reuse finds the scope of the comparison of rules §11.2.
+func (b *sqlBackend) reuse(ctx context.Context, lastFile string) (ReuseScope, error) {
+	files, err := binaryLogs(ctx, b.db)
+	if err != nil {
+		return ReuseScope{}, refuseRights(b.cfg, "list the binary logs of", err)
+	}
+	if len(files) == 0 {
+		return ReuseScope{Purged: lastFile != ""}, nil
+	}
+	i := len(files) - 1
+	if lastFile != "" {
+		if i = fileIndex(files, lastFile); i < 0 {
+			return ReuseScope{Purged: true}, nil
+		}
+	}
+	var scope ReuseScope
+	for _, f := range files[i:] {
+		scope.Files = append(scope.Files, f.Name)
+	}
+	scope.Before, err = b.previousGTIDs(ctx, files[i].Name)
+	return scope, err
+}
+
+// previousGTIDs reads what had been executed when a binlog file began: its
+// second event.
+func (b *sqlBackend) previousGTIDs(ctx context.Context, file string) (gtid.Set, error) {
+	rows, err := queryRows(ctx, b.db, fmt.Sprintf("SHOW BINLOG EVENTS IN '%s' LIMIT 2", escape(file)))
+	if err != nil {
+		return gtid.Set{}, refuseRights(b.cfg, "read the binary logs of", err)
+	}
+	for i := range rows {
+		if rows[i].get("Event_type") == "Previous_gtids" {
+			set, err := gtid.Parse(rows[i].get("Info"))
+			if err != nil {
+				return gtid.Set{}, fmt.Errorf("previous GTIDs of binlog %s of %s: %w", file, b.cfg, err)
+			}
+			return set, nil
+		}
+	}
+	return gtid.Set{}, fmt.Errorf("binlog %s of %s does not begin with its previous GTIDs", file, b.cfg)
+}

@@ -1,0 +1,145 @@
+package binlog
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tidegate/cdc/event"
+)
+
+// publish composes the state and hands it over. An error of the stream is
+// counted and mended by the next state; an error ends the session only when ctx
+// has ended.
+func (s *session) publish(ctx context.Context) error {
+	st := s.compose()
+	s.steer(st.Role)
+	s.m.state.Store(st)
+	if err := s.m.o.Publish(ctx, st); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.m.counters.publishErrors.Add(1)
+		s.unsent = true
+		return nil
+	}
+	s.unsent = false
+	s.m.counters.published.Add(1)
+	return nil
+}
+
+// factsMaxAge is when channel facts are too old to name a role by (P3).
+const factsMaxAge = 10 * time.Second
+
+// compose makes one consistent state: sets of one probe, and what was shown by
+// the time of it or later, which only ever adds.
+func (s *session) compose() *event.ServerState {
+	m := s.m
+	other := m.o.OtherPrimary != nil && m.o.OtherPrimary()
+	var accepted []Acceptance
+	if m.o.Accepted != nil {
+		accepted = m.o.Accepted()
+	}
+	lower, known := 0, false
+	if m.o.PrimaryNames != nil {
+		lower, known = m.o.PrimaryNames()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.acceptLocked(accepted)
+	facts := s.facts
+	if time.Since(s.factsAt) > factsMaxAge {
+		facts = nil
+	}
+	standing := decideRole(roleInput{
+		writable: s.last.Writable(), executed: s.last.Executed, facts: facts,
+		wasPrimary: s.wasPrimary, otherPrimary: other,
+	})
+	if standing.role != event.RoleUnknown {
+		s.wasPrimary = standing.role == event.RolePrimary
+	}
+	s.setRoleLocked(standing.role)
+	s.dirty = false
+	st := &event.ServerState{
+		Server: m.o.Server.Name, AppAddr: m.o.Server.AppAddr, UUID: s.run.UUID,
+		Epoch: s.epoch, DataSet: s.dataSet, History: s.history, LossSeen: s.lossSeen,
+		Alive: true, Role: standing.role, Writable: s.last.Writable(), Drained: standing.drained,
+		GTIDMode: s.last.GTIDMode, Follow: m.o.Server.Follow,
+		Owned: s.last.Owned, Executed: s.last.Executed,
+		Unproven: m.tr.unproven(s.last.Executed), Base: m.tr.base,
+		Hinted: m.tr.hinted(s.last.Executed), Ticks: slices.Clone(s.lastTicks),
+		Taints: m.tr.taints, Errant: m.tr.errant,
+		Filtered: s.tables.printed, FilteredTables: s.tables.digests,
+		BinlogFile: m.position.File, BinlogPos: m.position.Pos,
+		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,
+		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed,
+		ProbedUnixMicro: s.probedAt.UnixMicro(),
+	}
+	if st.AppAddr == "" {
+		st.AppAddr = m.o.Server.Addr
+	}
+	if s.excluded != "" {
+		st.Excluded = append(st.Excluded, s.excluded)
+	}
+	if facts != nil {
+		s.describeLocked(st, facts, lower, known)
+	}
+	return st
+}
+
+// describeLocked adds what the channels say.
+func (s *session) describeLocked(st *event.ServerState, f *serverFacts, lower int, known bool) {
+	st.Excluded = append(st.Excluded, f.exclusions(lower, known)...)
+	st.ReplicationErr = f.replicationError()
+	if c := f.source(); c != nil {
+		st.SourceUUID = c.sourceUUID
+		st.IORunning, st.SQLRunning = c.io == "ON", c.sql == "ON"
+		st.Received = f.received()
+	}
+}
+
+// acceptLocked applies what the operator accepted.
+func (s *session) acceptLocked(list []Acceptance) {
+	if len(list) == 0 {
+		return
+	}
+	s.m.tr.acceptances(list, s.dataSet)
+	for _, a := range list {
+		if s.excluded != "" && a.DataSet == s.dataSet && a.Restart && a.Epoch >= s.exclAt {
+			s.m.log.Info("restart accepted by the operator", "was", s.excluded)
+			s.excluded = ""
+		}
+	}
+}
+
+func (s *session) setRoleLocked(r event.Role) {
+	if r != s.role {
+		s.m.log.Info("role", "was", roleName(s.role), "is", roleName(r))
+		s.role = r
+	}
+	s.m.tr.primary = r == event.RolePrimary
+}
+
+func roleName(r event.Role) string {
+	switch r {
+	case event.RolePrimary:
+		return "primary"
+	case event.RoleReplica:
+		return "replica"
+	}
+	return "unknown"
+}
+
+// steer starts and ends the reading of the server's own binlog: a primary's is
+// read by the tailer that writes the stream.
+func (s *session) steer(r event.Role) {
+	if r == event.RoleUnknown || r == s.steered {
+		return
+	}
+	s.steered = r
+	select {
+	case <-s.wantTail:
+	default:
+	}
+	s.wantTail <- r == event.RoleReplica // capacity 1, and this is the only sender
+}

@@ -1,0 +1,458 @@
+package binlog
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"tidegate/cdc/event"
+)
+
+func TestMonitorProvesHints(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		defer r.end()
+		st := r.latest()
+		r.want("role", st.Role, event.RoleReplica)
+		r.want("alive", st.Alive, true)
+		r.want("epoch", st.Epoch, 1)
+		r.want("base", st.Base.OneLine(), uuidA+":1-10")
+		r.want("tail from", r.tails()[0].OneLine(), uuidA+":1-10")
+		// The hint alone proves nothing.
+		r.ids.say(t, uuidA+":11", 5, 1)
+		r.show(uuidA+":11", 5, 1)
+		r.settle()
+		st = r.latest()
+		r.want("executed", st.Executed.OneLine(), uuidA+":1-10")
+		r.want("hinted", st.Hinted.OneLine(), uuidA+":11")
+		// Executed without the stream's word stays unproven.
+		r.show(uuidA+":12", 6, 1)
+		r.s.execute(t, uuidA+":11-12")
+		r.settle()
+		st = r.latest()
+		r.want("executed", st.Executed.OneLine(), uuidA+":1-12")
+		r.want("unproven", st.Unproven.OneLine(), uuidA+":12")
+		// News of the stream is enough, without a probe or a tick.
+		r.ids.say(t, uuidA+":12", 6, 1)
+		r.settle()
+		r.want("unproven", r.latest().Unproven.OneLine(), "")
+		if c := r.m.Counters(); c.Proofs != 1 || c.Compared != 2 || c.Pending != 0 {
+			t.Errorf("counters %+v", c)
+		}
+		r.want("forgotten", r.ids.forgotten(), 2)
+	})
+}
+
+func TestMonitorNamesTicksSeenBeforeTheProbe(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{AliveInterval: time.Hour})
+		defer r.end()
+		r.mu.Lock()
+		r.tick = 7
+		r.mu.Unlock()
+		n := r.count()
+		r.m.Tick()
+		r.settle()
+		st := r.latest()
+		if len(st.Ticks) != 1 || st.Ticks[0].Tick != 7 {
+			t.Errorf("ticks %v", st.Ticks)
+		}
+		r.want("states for one tick on an idle server", r.count()-n, 1)
+		r.settle()
+		r.want("states without a tick", r.count()-n, 1)
+	})
+}
+
+func TestMonitorKeepsTheEpochOfOneRun(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.s.do(func() { r.s.down = errors.New("connection reset by peer") })
+		r.settle()
+		st := r.latest()
+		r.want("alive", st.Alive, false)
+		r.want("why", st.Down, "connection reset by peer")
+		r.s.do(func() { r.s.down = nil })
+		r.settle()
+		r.settle()
+		st = r.latest()
+		r.want("alive", st.Alive, true)
+		r.want("epoch after a lost connection", st.Epoch, 1)
+		r.s.do(func() {
+			r.s.restartLocked()
+			r.s.run.Files = append(r.s.run.Files, binlogFile{"binlog.000002", 200})
+			r.s.ends["binlog.000001"] = "Stop"
+		})
+		r.settle()
+		r.settle()
+		st = r.latest()
+		r.want("alive", st.Alive, true)
+		r.want("epoch after a restart", st.Epoch, 2)
+		r.want("data sets", r.m.Counters().DataSets, 1)
+		r.want("excluded", len(st.Excluded), 0)
+	})
+}
+
+func TestMonitorEndsTheLeaseBeforeItReconnects(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{AliveInterval: 100 * time.Millisecond})
+		defer r.end()
+		n := r.count()
+		r.s.do(func() { r.s.restartLocked() })
+		r.settle()
+		r.settle()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.states) <= n || r.states[n].Alive || r.states[n].Epoch != 1 {
+			t.Fatalf("the first state after the loss is %+v", r.states[n])
+		}
+	})
+}
+
+func TestMonitorRelaxedDurability(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.run.Relaxed, r.s.f.relaxed = true, true
+		r.start(MonitorOptions{})
+		r.want("excluded at first sight", len(r.latest().Excluded), 0)
+		r.want("relaxed", r.latest().RelaxedDurable, true)
+		r.s.do(func() { // kill -9: the file ends in the middle
+			r.s.restartLocked()
+			r.s.run.Files = append(r.s.run.Files, binlogFile{"binlog.000002", 200})
+		})
+		r.settle()
+		r.settle()
+		st := r.latest()
+		if len(st.Excluded) != 1 || !isRestartExclusion(st.Excluded[0]) {
+			t.Fatalf("excluded %q", st.Excluded)
+		}
+		// It stays over a clean restart of mysqld and over one of the tailer.
+		r.s.do(func() {
+			r.s.restartLocked()
+			r.s.run.Files = append(r.s.run.Files, binlogFile{"binlog.000003", 200})
+			r.s.ends["binlog.000002"] = "Stop"
+		})
+		r.settle()
+		r.settle()
+		r.want("exclusions after a clean restart", len(r.latest().Excluded), 1)
+		r.end()
+		resume := r.latest()
+		r.start(MonitorOptions{Resume: resume})
+		r.want("exclusions after a restart of the tailer", len(r.latest().Excluded), 1)
+		r.mu.Lock()
+		r.accept = []Acceptance{{DataSet: resume.DataSet, Restart: true, Epoch: resume.Epoch}}
+		r.mu.Unlock()
+		r.settle()
+		r.want("exclusions once accepted", len(r.latest().Excluded), 0)
+		r.end()
+	})
+}
+
+func TestMonitorResume(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		r.ids.say(t, uuidA+":11", 5, 1, 2)
+		r.ids.say(t, uuidA+":12", 6, 1)
+		r.show(uuidA+":11", 5, 1)
+		r.s.execute(t, uuidA+":11-12") // 12 is executed, and no binlog shows it
+		r.settle()
+		r.end()
+		st := r.latest()
+		r.want("alive after the end", st.Alive, false)
+		r.want("unproven", st.Unproven.OneLine(), uuidA+":12")
+		r.want("taints", len(st.Taints), 1)
+		r.s.execute(t, uuidA+":13")
+		r.start(MonitorOptions{Resume: st})
+		again := r.latest()
+		r.want("data set", again.DataSet, st.DataSet)
+		r.want("base", again.Base.OneLine(), uuidA+":1-10")
+		r.want("unproven", again.Unproven.OneLine(), uuidA+":12-13")
+		r.want("taints", len(again.Taints), 1)
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-11")
+		r.want("epoch", again.Epoch, 2)
+		r.end()
+	})
+}
+
+func TestMonitorNewDataSet(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.ids.say(t, uuidA+":11", 5, 1, 2)
+		r.show(uuidA+":11", 5, 1)
+		r.s.execute(t, uuidA+":11")
+		r.settle()
+		before := r.latest()
+		r.want("taints", len(before.Taints), 1)
+		// RESET and restore behind the same address, the connection held open.
+		r.s.do(func() { r.s.executed = mustSet(t, uuidA+":1-8") })
+		r.settle()
+		r.settle()
+		st := r.latest()
+		if st.DataSet == before.DataSet || st.Epoch <= before.Epoch || len(st.Taints) != 0 {
+			t.Errorf("got %+v", st)
+		}
+		r.want("base", st.Base.OneLine(), uuidA+":1-8")
+	})
+}
+
+func TestMonitorErrant(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.e = mustSet(t, uuidA+":1-20")
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.show(uuidB+":1", 5, 7) // a local write
+		r.show(uuidB+":2", 6)    // FLUSH
+		r.show(uuidA+":11", 7, 1)
+		r.s.execute(t, uuidA+":11,"+uuidB+":1-2")
+		r.settle()
+		st := r.latest()
+		r.want("errant", st.Errant.OneLine(), uuidB+":1-2")
+		if len(st.Taints) != 1 || st.Taints[0].Table != table(7) {
+			t.Errorf("taints %v", st.Taints)
+		}
+		// One that the binlog does not show taints everything, once the tail has
+		// passed the end of the binlog.
+		end := r.write()
+		r.s.execute(t, uuidB+":3")
+		r.settle()
+		r.want("taints before the tail has passed", len(r.latest().Taints), 1)
+		r.tail <- hint{nil, end}
+		r.settle()
+		st = r.latest()
+		r.want("errant", st.Errant.OneLine(), uuidB+":1-3")
+		if len(st.Taints) != 2 || !st.Taints[1].All {
+			t.Errorf("taints %v", st.Taints)
+		}
+		r.mu.Lock()
+		r.accept = []Acceptance{{DataSet: st.DataSet, GTIDs: mustSet(t, uuidB+":1-3")}}
+		r.mu.Unlock()
+		r.settle()
+		st = r.latest()
+		r.want("errant once accepted", st.Errant.OneLine(), "")
+		r.want("taints once accepted", len(st.Taints), 0)
+	})
+}
+
+func TestMonitorPromotion(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.s.do(func() { r.s.readOnly = false }) // writable while its channel runs
+		r.settle()
+		st := r.latest()
+		r.want("role", st.Role, event.RoleReplica)
+		r.want("writable", st.Writable, true)
+		r.s.do(func() {
+			r.s.f.channels[0] = channel{io: "OFF", sql: "OFF", received: mustSet(t, uuidA+":1-11")}
+		})
+		r.settle()
+		st = r.latest()
+		r.want("role", st.Role, event.RolePrimary)
+		r.want("drained", st.Drained, false)
+		r.s.do(func() { r.s.f.channels = nil })
+		r.settle()
+		st = r.latest()
+		r.want("drained", st.Drained, true)
+		// Its own transactions come from the tailer that writes the stream.
+		if err := r.m.Transaction(t.Context(), &event.Transaction{GTID: mustGTID(t, uuidB+":1"), OriginalCommit: 3, Tables: tables(1)}, Position{}); err != nil {
+			t.Fatal(err)
+		}
+		r.ids.say(t, uuidB+":1", 3, 1)
+		r.s.execute(t, uuidB+":1")
+		r.settle()
+		r.want("unproven", r.latest().Unproven.OneLine(), "")
+		tails := len(r.tails())
+		r.s.do(func() {
+			r.s.readOnly = true
+			r.s.f.channels = []channel{{io: "ON", sql: "ON"}}
+		})
+		r.settle()
+		r.want("role", r.latest().Role, event.RoleReplica)
+		r.want("tails", len(r.tails()), tails+1)
+		r.want("tail from", r.tails()[tails].OneLine(), uuidA+":1-10,"+uuidB+":1")
+	})
+}
+
+func TestMonitorLosses(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.ids.say(t, uuidA+":11", 5, 1)
+		r.show(uuidA+":11", 5, 1)
+		r.s.execute(t, uuidA+":11")
+		r.settle()
+		tails := len(r.tails())
+		r.ids.do(func() {
+			r.ids.history, r.ids.loss, r.ids.ever = 2, 99, mustSet(t, uuidA+":10-11")
+			r.ids.known[mustGTID(t, uuidA+":10")] = event.Known{State: event.IsLost}
+			r.ids.known[mustGTID(t, uuidA+":11")] = event.Known{State: event.Identified, OriginalCommit: 50, Tables: tables(1)}
+		})
+		r.settle()
+		st := r.latest()
+		r.want("history", st.History, 2)
+		r.want("loss seen", st.LossSeen, 99)
+		r.want("unproven", st.Unproven.OneLine(), uuidA+":10-11")
+		r.want("base", st.Base.OneLine(), uuidA+":1-9")
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-9")
+		r.want("tails", len(r.tails()), tails+1)
+		r.show(uuidA+":11", 5, 1) // it still holds the old one
+		r.settle()
+		st = r.latest()
+		r.want("unproven", st.Unproven.OneLine(), uuidA+":10-11")
+		if len(st.Taints) != 1 || !st.Taints[0].All {
+			t.Errorf("taints %v", st.Taints)
+		}
+	})
+}
+
+func TestMonitorFollowExecuted(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.run.LogBin = false
+		r.start(MonitorOptions{Server: ServerConfig{Follow: FollowExecuted}, AliveInterval: time.Hour})
+		defer r.end()
+		n, probes := r.count(), r.m.Counters().Probes
+		r.s.execute(t, uuidA+":11")
+		r.settle()
+		r.want("states", r.count()-n, 1)
+		r.want("executed", r.latest().Executed.OneLine(), uuidA+":1-11")
+		r.want("unproven", r.latest().Unproven.OneLine(), "")
+		r.want("tails", len(r.tails()), 0)
+		if per := float64(r.m.Counters().Probes-probes) / 1.5; per > 60 {
+			t.Errorf("%.0f probes a second on an idle server", per)
+		}
+		// A tagged GTID is found when the stream names it.
+		r.s.execute(t, uuidA+":x:1")
+		r.m.Hint(mustGTID(t, uuidA+":x:1"))
+		r.settle()
+		r.want("executed", r.latest().Executed.OneLine(), uuidA+":1-11:x:1")
+	})
+}
+
+func TestMonitorSemiSyncStall(t *testing.T) {
+	// A hinted transaction that is not executed for long is asked about seldom.
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{AliveInterval: time.Hour})
+		defer r.end()
+		r.show(uuidA+":11", 5, 1)
+		r.settle()
+		waits := r.waited()
+		r.settle()
+		if per := float64(r.waited()-waits) / 1.5; per > 60 || per < 5 {
+			t.Errorf("%.0f waits a second", per)
+		}
+		r.ids.say(t, uuidA+":11", 5, 1)
+		r.s.execute(t, uuidA+":11")
+		r.settle()
+		r.want("unproven", r.latest().Unproven.OneLine(), "")
+		r.want("executed", r.latest().Executed.OneLine(), uuidA+":1-11")
+	})
+}
+
+func TestMonitorPausesTheTail(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{MaxPending: 2})
+		defer r.end()
+		for _, g := range []string{"11", "12", "13", "14"} {
+			r.show(uuidA+":"+g, 5, 1)
+		}
+		r.settle()
+		r.want("taken in", r.m.Counters().Pending, 2)
+		r.want("left in the source", len(r.tail), 1) // and one in hand
+		for _, g := range []string{"11", "12", "13", "14"} {
+			r.ids.say(t, uuidA+":"+g, 5, 1)
+		}
+		r.settle()
+		r.want("taken in", r.m.Counters().Pending, 0)
+		r.want("compared", r.m.Counters().Compared, 4)
+	})
+}
+
+func TestMonitorFilterRemovedTaints(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.own = []tableFact{{"app", "t", "InnoDB"}, {"app", "u", "InnoDB"}}
+		r.s.f.filters = []replicationFilter{{kind: "REPLICATE_IGNORE_TABLE", rule: "app.t"}}
+		r.start(MonitorOptions{TablesInterval: time.Hour})
+		st := r.latest()
+		r.want("filtered tables", len(st.FilteredTables), 1)
+		r.want("filters", st.Filtered, "[replicate-ignore-table: app.t]")
+		r.end()
+		r.s.do(func() { r.s.f.filters = nil })
+		r.start(MonitorOptions{TablesInterval: time.Hour, Resume: st})
+		defer r.end()
+		st = r.latest()
+		r.want("filtered tables", len(st.FilteredTables), 0)
+		if len(st.Taints) != 1 || st.Taints[0].Name != "app.t" {
+			t.Errorf("taints %+v", st.Taints)
+		}
+	})
+}
+
+func TestMonitorForeignEngine(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.own = []tableFact{{"app", "t", "BLACKHOLE"}}
+		def := event.TableDefinition{Engine: "InnoDB"}
+		def.Schema, def.Table = "app", "t"
+		defs := []event.TableDefinition{def}
+		o := MonitorOptions{Definitions: func() []event.TableDefinition { r.mu.Lock(); defer r.mu.Unlock(); return defs }, TablesInterval: time.Second}
+		r.start(o)
+		st := r.latest()
+		r.want("excluded tables", len(st.FilteredTables), 1)
+		r.end()
+		// After a restart the definitions are not there yet: still excluded.
+		r.mu.Lock()
+		defs = nil
+		r.mu.Unlock()
+		o.Resume = st
+		r.start(o)
+		defer r.end()
+		r.want("excluded tables without definitions", len(r.latest().FilteredTables), 1)
+		r.want("taints without definitions", len(r.latest().Taints), 0)
+		// Mended: what it missed meanwhile nobody knows.
+		r.mu.Lock()
+		defs = []event.TableDefinition{def}
+		r.mu.Unlock()
+		r.s.do(func() { r.s.own = []tableFact{{"app", "t", "InnoDB"}} })
+		r.settle()
+		r.want("excluded tables when mended", len(r.latest().FilteredTables), 0)
+		r.want("taints when mended", len(r.latest().Taints), 1)
+	})
+}
+
+func TestMonitorRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*script)
+	}{
+		{"gtid_mode", func(s *script) { s.run.GTIDMode = "OFF" }},
+		{"log_bin", func(s *script) { s.run.LogBin = false }},
+		{"log_replica_updates", func(s *script) { s.run.LogUpdates = false }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			scripted(t, func(r *rig) {
+				tt.change(r.s)
+				r.start(MonitorOptions{})
+				var refused *RefusedError
+				if err := <-r.ended; !errors.As(err, &refused) || refused.Mend == "" {
+					t.Errorf("Run: %v; want a refusal with what mends it", err)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+func TestMonitorGTIDModeRelaxedAtRunTime(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.s.do(func() { r.s.mode, r.s.run.GTIDMode = "OFF_PERMISSIVE", "OFF_PERMISSIVE" })
+		r.settle()
+		r.want("mode", r.latest().GTIDMode, "OFF_PERMISSIVE")
+		r.s.do(func() { r.s.restartLocked() })
+		r.settle()
+		r.settle()
+		// It was known before, so it is followed on and says why it is no use.
+		r.want("alive", r.latest().Alive, true)
+		r.want("mode", r.latest().GTIDMode, "OFF_PERMISSIVE")
+	})
+}

@@ -1,0 +1,422 @@
+package binlog
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+)
+
+// sighting is a transaction as the server's own binlog carries it.
+type sighting struct {
+	id     event.Identity
+	flags  event.Flags
+	tables []key.Digest
+	at     time.Time // when the hint came
+	errant bool      // known to be errant; kept to take that back should the stream carry it later
+}
+
+// verdict is what the comparison of one sighting with the stream gave.
+type verdict struct {
+	// decided is false while the stream has not come to the transaction.
+	decided bool
+	// shown tells that the server's binlog showed the transaction, so that
+	// executed proves its data (rules §2.2).
+	shown  bool
+	taints []event.Taint
+}
+
+// compare holds a sighting against what the stream says of its GTID (rules
+// §2.2). primary is set while the server is the primary: another identity there
+// is a reuse, which the writer handles (rules §11.2), not a taint. filtered
+// tells that the server's configuration filters tables: then a statement that
+// came out empty is explained by it, and those tables are excluded anyway.
+func compare(s *sighting, k event.Known, primary, filtered bool) verdict {
+	mismatch := k.OriginalCommit != s.id.OriginalCommit
+	empty := s.flags&event.Empty != 0
+	taintAll := func(reason string) verdict {
+		if primary {
+			return verdict{decided: true}
+		}
+		return verdict{decided: true, taints: []event.Taint{{All: true, GTID: s.id.GTID, Reason: reason}}}
+	}
+	switch k.State {
+	case event.NotYet, event.IsLost:
+		return verdict{}
+	case event.NoIdentity:
+		return verdict{decided: true, shown: !empty}
+	case event.EmptyOnPrimary:
+		v := verdict{decided: true, shown: true}
+		if !empty {
+			v.taints = wroteTaints(s, "wrote where the primary's transaction is empty")
+		}
+		return v
+	case event.HeaderOnly:
+		if mismatch {
+			return taintAll(identityReason)
+		}
+		return verdict{decided: true, shown: !empty || k.Flags&event.Empty != 0}
+	case event.Identified:
+		if mismatch {
+			return taintAll(identityReason)
+		}
+		return compareTables(s, k, empty, filtered, taintAll)
+	}
+	return verdict{}
+}
+
+const identityReason = "carries this GTID with another original commit time than the primary's: it is another transaction"
+
+// compareTables compares what two transactions of one identity wrote. Tables
+// that the server wrote and the primary did not are in order: cascades of
+// foreign keys are logged by some versions and not by others.
+func compareTables(s *sighting, k event.Known, empty, filtered bool, taintAll func(string) verdict) verdict {
+	if (k.Flags|s.flags)&event.Statement != 0 {
+		if empty && k.Flags&event.Empty == 0 && !filtered {
+			return taintAll("the primary's statement is an empty transaction here")
+		}
+		return verdict{decided: true, shown: true}
+	}
+	v := verdict{decided: true, shown: true}
+	for _, t := range k.Tables {
+		if !slices.Contains(s.tables, t) {
+			v.taints = append(v.taints, event.Taint{
+				Table: t, GTID: s.id.GTID, Reason: "rows of the primary's transaction are missing here",
+			})
+		}
+	}
+	if len(v.taints) == 0 && empty && k.Flags&event.Empty == 0 && !filtered {
+		// Nothing to name, and yet the primary's transaction did something.
+		return taintAll("the primary's transaction is empty here")
+	}
+	return v
+}
+
+// wroteTaints taints what a transaction wrote that nobody else has.
+func wroteTaints(s *sighting, reason string) []event.Taint {
+	if s.flags&event.Empty != 0 {
+		return nil
+	}
+	if s.flags&(event.Statement|event.NotUnderstood|event.DDL|event.Capped) != 0 || len(s.tables) == 0 {
+		return []event.Taint{{All: true, GTID: s.id.GTID, Reason: reason}}
+	}
+	taints := make([]event.Taint, 0, len(s.tables))
+	for _, t := range s.tables {
+		taints = append(taints, event.Taint{Table: t, GTID: s.id.GTID, Reason: reason})
+	}
+	return taints
+}
+
+// errantReason begins the reason of every taint that an errant transaction
+// made, so that it can be taken back when the stream brings that transaction.
+const errantReason = "errant transaction"
+
+// tracker knows what one server's binlog has shown, against the stream. It is
+// pure: no clock, no I/O, one owner at a time (the monitor's lock).
+type tracker struct {
+	follow  string
+	base    gtid.Set      // executed at first sight of the data set
+	shown   *gtid.Builder // compared and found to be the stream's transaction
+	seen    *gtid.Builder // everything that the binlog carried in this data set
+	pending map[gtid.GTID]*sighting
+	order   []gtid.GTID // of pending, as the binlog has them; may hold decided ones
+	waiting int         // pending ones that are not errant
+	taints  []event.Taint
+	errant  gtid.Set
+	// accepted holds what the operator vouched for; it counts as shown.
+	accepted gtid.Set
+	// everLost has every GTID under which some transaction was lost: never in
+	// base (rules §1), to be shown again under its identity.
+	everLost gtid.Set
+
+	primary  bool
+	filtered bool
+
+	// Of comparisons, for counters.
+	tainted, emptied, compared uint64
+	// hintAt is when hints came that are not proven yet, to measure the delay.
+	hintAt map[gtid.GTID]time.Time
+}
+
+// maxHintTimes bounds the hints whose delay to the proof is measured.
+const maxHintTimes = 4096
+
+func newTracker(follow string) *tracker {
+	return &tracker{
+		follow: follow, shown: gtid.NewBuilder(gtid.Set{}), seen: gtid.NewBuilder(gtid.Set{}),
+		pending: map[gtid.GTID]*sighting{}, hintAt: map[gtid.GTID]time.Time{},
+	}
+}
+
+// begin starts a data set whose executed set is executed at first sight.
+func (t *tracker) begin(executed, everLost gtid.Set) {
+	*t = *newTracker(t.follow)
+	t.everLost = everLost
+	t.base = executed.Subtract(everLost)
+}
+
+// resume goes on with a data set of which st is the last published state.
+func (t *tracker) resume(st *event.ServerState, everLost gtid.Set) {
+	*t = *newTracker(t.follow)
+	t.everLost = everLost
+	t.base = st.Base.Subtract(everLost)
+	confirmed := st.Executed.Subtract(st.Unproven)
+	t.shown.Reset(confirmed.Subtract(t.base).Subtract(everLost))
+	t.taints = slices.Clone(st.Taints)
+	t.errant = st.Errant
+}
+
+// restart forgets what was seen and not yet executed: after a new connection
+// the binlog says it again.
+func (t *tracker) restart() {
+	t.seen.Reset(gtid.Set{})
+	clear(t.pending)
+	clear(t.hintAt)
+	t.order, t.waiting = nil, 0
+}
+
+// unproven is the part of executed that is neither base nor shown.
+func (t *tracker) unproven(executed gtid.Set) gtid.Set {
+	if t.follow == FollowExecuted {
+		return gtid.Set{}
+	}
+	return executed.Subtract(t.base).Subtract(t.shown.Set()).Subtract(t.accepted)
+}
+
+// hinted is what the binlog showed and executed does not have yet.
+func (t *tracker) hinted(executed gtid.Set) gtid.Set { return t.seen.Set().Subtract(executed) }
+
+// stream is what the tracker asks of the stream.
+type stream struct {
+	known func(gtid.GTID) event.Known
+	lost  func(event.Identity) bool
+}
+
+// sight takes in one transaction of the server's binlog and compares it when
+// the stream has it already. executed is the newest known set, which tells a
+// hint from a transaction that is sent again. It returns whether it was decided.
+func (t *tracker) sight(s *sighting, executed gtid.Set, ask stream) bool {
+	g := s.id.GTID
+	t.seen.Add(g)
+	if len(t.hintAt) < maxHintTimes && !executed.Contains(g) {
+		t.hintAt[g] = s.at
+	}
+	if t.base.Contains(g) || t.shown.Contains(g) {
+		return true // sent again after a reconnect
+	}
+	// A known errant one waits apart, so that a crowd of them never fills the
+	// room for the others.
+	s.errant = t.errant.Contains(g)
+	if _, again := t.pending[g]; !again && !s.errant {
+		t.waiting++
+		t.order = append(t.order, g)
+	}
+	t.pending[g] = s
+	return t.settle(s, ask)
+}
+
+// settle compares one pending sighting. The caller forgets it at the stream
+// when it is decided.
+func (t *tracker) settle(s *sighting, ask stream) bool {
+	g := s.id.GTID
+	k := ask.known(g)
+	v := compare(s, k, t.primary, t.filtered)
+	if v.decided && !t.primary && k.State != event.Identified && ask.lost(s.id) {
+		// The stream has no identity for this GTID any more, but knows that the
+		// transaction which the server holds is a lost one (rules §10).
+		v = verdict{decided: true, taints: []event.Taint{{All: true, GTID: g, Reason: "holds a transaction that was lost"}}}
+	}
+	if !v.decided {
+		return false
+	}
+	if s.errant {
+		t.unerrant(g)
+	} else {
+		t.waiting--
+	}
+	delete(t.pending, g)
+	t.compared++
+	if v.shown {
+		t.shown.Add(g)
+	} else {
+		t.emptied++
+	}
+	for _, taint := range v.taints {
+		t.taint(taint)
+	}
+	return true
+}
+
+// unerrant takes back that g is errant: the stream has it after all, or an
+// announced primary brought it.
+func (t *tracker) unerrant(g gtid.GTID) {
+	t.errant = t.errant.Subtract(gtid.Of(g))
+	t.taints = slices.DeleteFunc(t.taints, func(x event.Taint) bool {
+		return x.GTID == g && isErrant(&x)
+	})
+}
+
+func isErrant(x *event.Taint) bool {
+	return len(x.Reason) >= len(errantReason) && x.Reason[:len(errantReason)] == errantReason
+}
+
+// settleSome compares what waits, in the binlog's order, which is nearly the
+// stream's: after misses that the stream does not have yet it stops. With misses
+// 0 everything is compared, errant ones too. It returns what was decided.
+func (t *tracker) settleSome(ask stream, misses int) (decided []gtid.GTID) {
+	var missed []gtid.GTID
+	i := 0
+	for ; i < len(t.order) && (misses == 0 || len(missed) < misses); i++ {
+		s, ok := t.pending[t.order[i]]
+		switch {
+		case !ok || s.errant:
+		case t.settle(s, ask):
+			decided = append(decided, s.id.GTID)
+		default:
+			missed = append(missed, s.id.GTID)
+		}
+	}
+	if i > 0 {
+		// The undecided go back to the front, in place.
+		i -= len(missed)
+		copy(t.order[i:], missed)
+		t.order = t.order[i:]
+	}
+	if misses == 0 {
+		for g, s := range t.pending {
+			if s.errant && t.settle(s, ask) {
+				decided = append(decided, g)
+			}
+		}
+	}
+	return decided
+}
+
+// maxTaints is how many tables are named one by one; beyond that the server is
+// tainted as a whole.
+const maxTaints = 1024
+
+// taint adds a taint unless it is there; the first transaction that showed it
+// stays named.
+func (t *tracker) taint(x event.Taint) {
+	for i := range t.taints {
+		have := &t.taints[i]
+		if have.All == x.All && have.Table == x.Table && isErrant(have) == isErrant(&x) {
+			return
+		}
+	}
+	if !x.All && len(t.taints) >= maxTaints {
+		x = event.Taint{All: true, GTID: x.GTID, Reason: fmt.Sprintf("more than %d tables are tainted", maxTaints)}
+		t.taint(x)
+		return
+	}
+	t.tainted++
+	// States that were published share the old slice.
+	t.taints = append(slices.Clone(t.taints), x)
+}
+
+// joinPurged puts what the server's binlog does not carry any more into base,
+// and returns what was new (rules §2.2: it joins base and is reported).
+func (t *tracker) joinPurged(purged, executed gtid.Set) gtid.Set {
+	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant)
+	if !gone.IsEmpty() {
+		t.base = t.base.Union(gone)
+	}
+	return gone
+}
+
+// losses applies an announcement with losses: what was lost under a GTID is not
+// in base and not shown until the binlog says it again under its identity
+// (rules §1, §11.2). It returns whether the binlog must be read again for it.
+func (t *tracker) losses(everLost gtid.Set) bool {
+	again := everLost.Intersect(t.base.Union(t.shown.Set()))
+	t.everLost = t.everLost.Union(everLost)
+	if again.IsEmpty() {
+		return false
+	}
+	t.base = t.base.Subtract(again)
+	t.shown.Remove(again)
+	t.seen.Remove(again)
+	return true
+}
+
+// suspects are executed GTIDs that nothing accounts for yet.
+func (t *tracker) suspects(executed gtid.Set) gtid.Set {
+	return t.unproven(executed).Subtract(t.errant)
+}
+
+// markErrant records that GTIDs of the server are nobody else's (rules §2.3):
+// what they wrote is tainted; one that its binlog does not show taints all.
+// tailPassed tells that the binlog has been read to where it stood when they
+// were executed. It returns those that could be judged.
+func (t *tracker) markErrant(g gtid.GTID, tailPassed bool) bool {
+	s, ok := t.pending[g]
+	if !ok {
+		if !tailPassed {
+			return false
+		}
+		t.errant = t.errant.Add(g)
+		t.taint(event.Taint{All: true, GTID: g, Reason: errantReason + " that the server's binlog does not show"})
+		return true
+	}
+	if s.errant {
+		return true
+	}
+	s.errant = true
+	t.waiting--
+	t.errant = t.errant.Add(g)
+	for _, x := range wroteTaints(s, errantReason+" wrote here what no other server has") {
+		t.taint(x)
+	}
+	return true
+}
+
+// acceptances applies what the operator accepted for this data set.
+func (t *tracker) acceptances(list []Acceptance, dataSet uint64) {
+	for _, a := range list {
+		if a.DataSet != dataSet {
+			continue
+		}
+		t.accepted = t.accepted.Union(a.GTIDs)
+		if !a.GTIDs.IsEmpty() && t.errant.Overlaps(a.GTIDs) {
+			t.errant = t.errant.Subtract(a.GTIDs)
+		}
+		if slices.ContainsFunc(t.taints, a.covers) {
+			t.taints = slices.DeleteFunc(slices.Clone(t.taints), a.covers)
+		}
+	}
+}
+
+// Acceptance is what the operator accepted for one data set of a server, with
+// `tidegate accept`. It covers what was known when it was given, and ends with
+// the data set (rules §1).
+type Acceptance struct {
+	DataSet uint64
+	// Table is the any-row scope of a table whose taint is accepted; zero: none.
+	Table key.Digest
+	// Everything accepts the taints of the server as a whole.
+	Everything bool
+	// GTIDs are accepted one by one: errant ones, and those whose data the
+	// operator vouches for.
+	GTIDs gtid.Set
+	// Restart accepts an unclean restart with relaxed durability, as seen at
+	// Epoch or before.
+	Restart bool
+	Epoch   event.Epoch
+	// Executed is the server's executed set as the operator saw it. Table and
+	// Everything cover taints that its transactions made: a later one is new.
+	Executed gtid.Set
+}
+
+func (a *Acceptance) covers(x event.Taint) bool {
+	if a.GTIDs.Contains(x.GTID) {
+		return true
+	}
+	if x.All && !a.Everything || !x.All && (x.Table != a.Table || a.Table == key.Digest{}) {
+		return false
+	}
+	return x.GTID.IsZero() || a.Executed.Contains(x.GTID)
+}

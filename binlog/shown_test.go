@@ -1,0 +1,345 @@
+package binlog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+)
+
+func table(n byte) key.Digest { return key.Digest{n} }
+
+// fakeStream is a scripted event.Identities for the tracker.
+type fakeStream struct {
+	known map[gtid.GTID]event.Known
+	lost  map[event.Identity]bool
+}
+
+func (f *fakeStream) stream() stream {
+	return stream{
+		known: func(g gtid.GTID) event.Known { return f.known[g] },
+		lost:  func(id event.Identity) bool { return f.lost[id] },
+	}
+}
+
+func tables(ns ...byte) []key.Digest {
+	var out []key.Digest
+	for _, n := range ns {
+		out = append(out, table(n))
+	}
+	return out
+}
+
+func TestCompare(t *testing.T) {
+	g := gtid.GTID{UUID: gtid.UUID{1}, Seq: 7}
+	const commit = 1000
+	for _, tt := range []struct {
+		name              string
+		flags             event.Flags
+		tables            []key.Digest
+		commit            int64
+		known             event.Known
+		primary, filtered bool
+		want              string // decided/shown, taints
+	}{
+		{name: "not yet in the stream", tables: tables(1), known: event.Known{State: event.NotYet}, want: "waits"},
+		{name: "lost and not given again", tables: tables(1), known: event.Known{State: event.IsLost}, want: "waits"},
+		{name: "same transaction", tables: tables(1, 2), known: event.Known{State: event.Identified, Tables: tables(2, 1)}, want: "shown"},
+		{name: "another identity", tables: tables(1), commit: 1001, known: event.Known{State: event.Identified, Tables: tables(1)}, want: "not shown, all"},
+		{name: "another identity on the primary is a reuse", tables: tables(1), commit: 1001, known: event.Known{State: event.Identified}, primary: true, want: "not shown"},
+		{name: "a table is missing", tables: tables(1), known: event.Known{State: event.Identified, Tables: tables(1, 2)}, want: "shown, table 2"},
+		{name: "empty here", flags: event.Empty, known: event.Known{State: event.Identified, Tables: tables(1, 2)}, want: "shown, table 1, table 2"},
+		{name: "more tables here (cascades are logged)", tables: tables(1, 2), known: event.Known{State: event.Identified, Tables: tables(1)}, want: "shown"},
+		{name: "statement there", tables: tables(1), known: event.Known{State: event.Identified, Flags: event.Statement, Tables: tables(2)}, want: "shown"},
+		{name: "statement here", flags: event.Statement, known: event.Known{State: event.Identified, Tables: tables(2)}, want: "shown"},
+		{name: "statement there, empty here", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Statement}, want: "not shown, all"},
+		{name: "the same under a filter", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Statement}, filtered: true, want: "shown"},
+		{name: "empty on both", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Empty}, want: "shown"},
+		{name: "DDL there, empty here", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.DDL}, want: "not shown, all"},
+		{name: "no identity, not empty", tables: tables(1), known: event.Known{State: event.NoIdentity}, want: "shown"},
+		{name: "no identity, empty", flags: event.Empty, known: event.Known{State: event.NoIdentity}, want: "not shown"},
+		{name: "known empty, empty", flags: event.Empty, known: event.Known{State: event.EmptyOnPrimary}, want: "shown"},
+		{name: "known empty, not empty", tables: tables(3), known: event.Known{State: event.EmptyOnPrimary}, want: "shown, table 3"},
+		{name: "header, same identity", tables: tables(1), known: event.Known{State: event.HeaderOnly}, want: "shown"},
+		{name: "header, same identity, empty here", flags: event.Empty, known: event.Known{State: event.HeaderOnly}, want: "not shown"},
+		{name: "header, same identity, empty on both", flags: event.Empty, known: event.Known{State: event.HeaderOnly, Flags: event.Empty}, want: "shown"},
+		{name: "header, another identity", tables: tables(1), commit: 999, known: event.Known{State: event.HeaderOnly}, want: "not shown, all"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.commit == 0 {
+				tt.commit = commit
+			}
+			tt.known.OriginalCommit = commit
+			s := &sighting{id: event.Identity{GTID: g, OriginalCommit: tt.commit}, flags: tt.flags, tables: tt.tables}
+			if got := printVerdict(compare(s, tt.known, tt.primary, tt.filtered)); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func printVerdict(v verdict) string {
+	if !v.decided {
+		return "waits"
+	}
+	out := "not shown"
+	if v.shown {
+		out = "shown"
+	}
+	return out + printTaints(v.taints)
+}
+
+func printTaints(taints []event.Taint) string {
+	var b strings.Builder
+	for _, x := range taints {
+		if x.All {
+			b.WriteString(", all")
+		} else {
+			fmt.Fprintf(&b, ", table %d", x.Table[0])
+		}
+	}
+	return b.String()
+}
+
+// sight feeds one transaction to a tracker.
+func sight(t *testing.T, tr *tracker, f *fakeStream, g string, commit int64, ts ...byte) {
+	t.Helper()
+	s := &sighting{id: event.Identity{GTID: mustGTID(t, g), OriginalCommit: commit}, tables: tables(ts...)}
+	if len(ts) == 0 {
+		s.flags = event.Empty
+	}
+	tr.sight(s, gtid.Set{}, f.stream())
+}
+
+func (f *fakeStream) say(t *testing.T, g string, k event.Known) {
+	t.Helper()
+	if f.known == nil {
+		f.known = map[gtid.GTID]event.Known{}
+	}
+	f.known[mustGTID(t, g)] = k
+}
+
+func wantUnproven(t *testing.T, tr *tracker, executed, want string) {
+	t.Helper()
+	if got := tr.unproven(mustSet(t, executed)); !got.Equal(mustSet(t, want)) {
+		t.Errorf("unproven of %s is %s, want %s", executed, got.OneLine(), want)
+	}
+}
+
+func TestTrackerExecutedIsNotData(t *testing.T) {
+	// rules §2.2: injected, purged in, skipped: executed without being shown.
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	wantUnproven(t, tr, uuidA+":1-10", "")
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 5, Tables: tables(1)})
+	f.say(t, uuidA+":12", event.Known{State: event.Identified, OriginalCommit: 6, Tables: tables(1)})
+	sight(t, tr, f, uuidA+":11", 5, 1)
+	sight(t, tr, f, uuidA+":12", 77) // injected here as an empty one
+	wantUnproven(t, tr, uuidA+":1-13", uuidA+":12-13")
+	if got := printTaints(tr.taints); got != ", all" {
+		t.Errorf("taints%s, want all: another identity", got)
+	}
+	if got := tr.hinted(mustSet(t, uuidA+":1-11")); !got.Equal(mustSet(t, uuidA+":12")) {
+		t.Errorf("hinted %s", got.OneLine())
+	}
+}
+
+func TestTrackerWaitsForTheStream(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(gtid.Set{}, gtid.Set{})
+	for n := 1; n <= 5; n++ {
+		sight(t, tr, f, fmt.Sprintf("%s:%d", uuidA, n), int64(n), 1)
+	}
+	wantUnproven(t, tr, uuidA+":1-5", uuidA+":1-5")
+	for _, n := range []int{1, 2, 4} {
+		f.say(t, fmt.Sprintf("%s:%d", uuidA, n), event.Known{State: event.Identified, OriginalCommit: int64(n), Tables: tables(1)})
+	}
+	// With one miss allowed, 4 stays behind 3.
+	if got := tr.settleSome(f.stream(), 1); len(got) != 2 {
+		t.Errorf("decided %v, want 1 and 2", got)
+	}
+	wantUnproven(t, tr, uuidA+":1-5", uuidA+":3-5")
+	if got := tr.settleSome(f.stream(), 2); len(got) != 1 || got[0].Seq != 4 {
+		t.Errorf("decided %v, want 4", got)
+	}
+	if tr.waiting != 2 || len(tr.pending) != 2 || len(tr.order) != 2 || tr.order[0].Seq != 3 || tr.order[1].Seq != 5 {
+		t.Errorf("waiting %d, pending %d, order %v", tr.waiting, len(tr.pending), tr.order)
+	}
+	f.say(t, uuidA+":3", event.Known{State: event.NoIdentity})
+	f.say(t, uuidA+":5", event.Known{State: event.NoIdentity})
+	tr.settleSome(f.stream(), 0)
+	wantUnproven(t, tr, uuidA+":1-5", "")
+	if tr.waiting != 0 || len(tr.pending) != 0 {
+		t.Errorf("waiting %d, pending %d", tr.waiting, len(tr.pending))
+	}
+}
+
+func TestTrackerResumeKeepsTaintsAndShown(t *testing.T) {
+	st := &event.ServerState{
+		Base: mustSet(t, uuidA+":1-5"), Executed: mustSet(t, uuidA+":1-9"), Unproven: mustSet(t, uuidA+":8-9"),
+		Taints: []event.Taint{{Table: table(4), GTID: mustGTID(t, uuidA+":6"), Reason: "r"}},
+		Errant: mustSet(t, uuidB+":1"),
+	}
+	tr := newTracker(FollowBinlog)
+	tr.resume(st, gtid.Set{})
+	wantUnproven(t, tr, uuidA+":1-12", uuidA+":8-12")
+	if len(tr.taints) != 1 || !tr.errant.Equal(st.Errant) {
+		t.Errorf("taints %v, errant %s", tr.taints, tr.errant.OneLine())
+	}
+	// What its binlog does not carry any more joins base.
+	gone := tr.joinPurged(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":1-12"))
+	if !gone.Equal(mustSet(t, uuidA+":8-10")) {
+		t.Errorf("joined %s", gone.OneLine())
+	}
+	wantUnproven(t, tr, uuidA+":1-12", uuidA+":11-12")
+	if !tr.base.Equal(mustSet(t, uuidA+":1-5:8-10")) {
+		t.Errorf("base %s", tr.base.OneLine())
+	}
+}
+
+func TestTrackerLosses(t *testing.T) {
+	// rules §1: a reused GTID is never in base, and is shown again only under
+	// its new identity.
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":4"))
+	wantUnproven(t, tr, uuidA+":1-10", uuidA+":4")
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1)})
+	sight(t, tr, f, uuidA+":11", 1, 1)
+	wantUnproven(t, tr, uuidA+":1-11", uuidA+":4")
+	if !tr.losses(mustSet(t, uuidA+":4:9-12")) {
+		t.Error("the binlog must be read again for 9-11")
+	}
+	if tr.losses(mustSet(t, uuidA+":4:9-12")) {
+		t.Error("once is enough")
+	}
+	wantUnproven(t, tr, uuidA+":1-12", uuidA+":4:9-12")
+	if gone := tr.joinPurged(mustSet(t, uuidA+":1-12"), mustSet(t, uuidA+":1-12")); !gone.IsEmpty() {
+		t.Errorf("%s joined base though it was lost once", gone.OneLine())
+	}
+	// The stream gives 11 again; the server still holds the old one.
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 2, Tables: tables(1)})
+	sight(t, tr, f, uuidA+":11", 1, 1)
+	wantUnproven(t, tr, uuidA+":1-12", uuidA+":4:9-12")
+	if got := printTaints(tr.taints); got != ", all" {
+		t.Errorf("taints%s", got)
+	}
+}
+
+func TestTrackerHoldsLostIdentity(t *testing.T) {
+	tr := newTracker(FollowBinlog)
+	tr.begin(gtid.Set{}, gtid.Set{})
+	g := mustGTID(t, uuidA+":3")
+	f := &fakeStream{lost: map[event.Identity]bool{{GTID: g, OriginalCommit: 8}: true}}
+	f.say(t, uuidA+":3", event.Known{State: event.NoIdentity})
+	sight(t, tr, f, uuidA+":3", 8, 1)
+	wantUnproven(t, tr, uuidA+":3", uuidA+":3")
+	if got := printTaints(tr.taints); got != ", all" {
+		t.Errorf("taints%s, want all", got)
+	}
+}
+
+func TestTrackerErrant(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	sight(t, tr, f, uuidB+":1", 1, 5) // a local write
+	sight(t, tr, f, uuidB+":2", 2)    // FLUSH under super_read_only
+	executed := mustSet(t, uuidA+":1-10,"+uuidB+":1-3")
+	if got := tr.suspects(executed); !got.Equal(mustSet(t, uuidB+":1-3")) {
+		t.Fatalf("suspects %s", got.OneLine())
+	}
+	for n, want := range map[string]bool{"1": true, "2": true, "3": false} {
+		if got := tr.markErrant(mustGTID(t, uuidB+":"+n), false); got != want {
+			t.Errorf("marked %s: %v, want %v", n, got, want)
+		}
+	}
+	if got := printTaints(tr.taints); got != ", table 5" {
+		t.Errorf("taints%s, want table 5 alone: an empty one is only reported", got)
+	}
+	if !tr.errant.Equal(mustSet(t, uuidB+":1-2")) || tr.waiting != 0 {
+		t.Errorf("errant %s, waiting %d", tr.errant.OneLine(), tr.waiting)
+	}
+	// One that the binlog does not show, once the tail has passed.
+	if !tr.markErrant(mustGTID(t, uuidB+":3"), true) || !tr.taints[len(tr.taints)-1].All {
+		t.Errorf("taints %v, want all for an unseen errant", tr.taints)
+	}
+	// The server is promoted and its stream brings the transaction: not errant.
+	f.say(t, uuidB+":1", event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(5)})
+	tr.settleSome(f.stream(), 0)
+	if got := printTaints(tr.taints); got != ", all" || !tr.errant.Equal(mustSet(t, uuidB+":2-3")) {
+		t.Errorf("taints%s, errant %s", got, tr.errant.OneLine())
+	}
+}
+
+func TestTrackerAcceptances(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1, 2)})
+	sight(t, tr, f, uuidA+":11", 1, 3)
+	sight(t, tr, f, uuidB+":1", 9, 7)
+	tr.markErrant(mustGTID(t, uuidB+":1"), true)
+	if got := printTaints(tr.taints); got != ", table 1, table 2, table 7" {
+		t.Fatalf("taints%s", got)
+	}
+	executed := mustSet(t, uuidA+":1-11,"+uuidB+":1")
+	tr.acceptances([]Acceptance{{DataSet: 2, Table: table(1), Executed: executed}}, 1)
+	if len(tr.taints) != 3 {
+		t.Error("an acceptance of another data set was applied")
+	}
+	tr.acceptances([]Acceptance{{DataSet: 1, Table: table(1), Executed: mustSet(t, uuidA+":1-10")}}, 1)
+	if len(tr.taints) != 3 {
+		t.Error("an acceptance covered a transaction that came after it")
+	}
+	tr.acceptances([]Acceptance{
+		{DataSet: 1, Table: table(1), Executed: executed},
+		{DataSet: 1, GTIDs: mustSet(t, uuidB+":1,"+uuidA+":12")},
+	}, 1)
+	if got := printTaints(tr.taints); got != ", table 2" || !tr.errant.IsEmpty() {
+		t.Errorf("taints%s, errant %s", got, tr.errant.OneLine())
+	}
+	wantUnproven(t, tr, uuidA+":1-13,"+uuidB+":1", uuidA+":13")
+	tr.taint(event.Taint{All: true, GTID: mustGTID(t, uuidA+":11")})
+	tr.taint(event.Taint{Table: table(9)}) // a filter's: no transaction made it
+	for _, tt := range []struct {
+		a    Acceptance
+		want string
+	}{
+		{Acceptance{Table: table(9)}, ", table 2, all"},
+		{Acceptance{Table: table(2), Executed: mustSet(t, uuidA+":1-10")}, ", table 2, all"},
+		{Acceptance{Everything: true, Executed: mustSet(t, uuidA+":1-10")}, ", table 2, all"},
+		{Acceptance{Everything: true, Executed: executed}, ", table 2"},
+		{Acceptance{Executed: executed}, ", table 2"},
+	} {
+		tt.a.DataSet = 1
+		tr.acceptances([]Acceptance{tt.a}, 1)
+		if got := printTaints(tr.taints); got != tt.want {
+			t.Errorf("after %+v taints%s, want%s", tt.a, got, tt.want)
+		}
+	}
+}
+
+func TestTrackerTaintsAreBounded(t *testing.T) {
+	tr := newTracker(FollowBinlog)
+	published := tr.taints
+	for i := range maxTaints + 10 {
+		tr.taint(event.Taint{Table: key.Digest{byte(i), byte(i >> 8)}})
+		tr.taint(event.Taint{Table: key.Digest{byte(i), byte(i >> 8)}})
+		if i == 0 {
+			published = tr.taints
+		}
+	}
+	if len(published) != 1 {
+		t.Error("a published slice grew")
+	}
+	if len(tr.taints) != maxTaints+1 || !tr.taints[maxTaints].All {
+		t.Errorf("%d taints", len(tr.taints))
+	}
+}
+
+func TestTrackerFollowExecuted(t *testing.T) {
+	tr := newTracker(FollowExecuted)
+	tr.begin(mustSet(t, uuidA+":1-5"), gtid.Set{})
+	wantUnproven(t, tr, uuidA+":1-50", "") // shown is executed, holes included
+}

@@ -1,0 +1,136 @@
+package binlog_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tidegate/cdc/event"
+)
+
+// wideOddities are writes that do not name rows. @ stands for the schema.
+func wideOddities() []oddity {
+	two := []string{"CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)", "INSERT INTO u VALUES (1,1)"}
+	statement := append([]string{"SET binlog_format=STATEMENT"}, two...)
+	ddl := func(name, sql string, want ...string) oddity {
+		flags := event.DDL
+		if len(want) == 0 {
+			flags |= event.Empty // no row of any table
+		}
+		return oddity{name: name, setup: two, change: []string{sql}, want: want, flags: flags}
+	}
+	return []oddity{
+		ddl("truncate", "TRUNCATE t", "all:@.t"),
+		ddl("truncate qualified", "TRUNCATE TABLE `@`.`t`", "all:@.t"),
+		ddl("alter", "ALTER TABLE t ADD COLUMN w INT DEFAULT 7", "all:@.t"),
+		ddl("alter with a comment before", "/* x; DROP TABLE u */ ALTER /*!50000 TABLE */ t COMMENT='RENAME TO u'", "all:@.t"),
+		ddl("alter and rename", "ALTER TABLE t ADD w INT, RENAME TO @.n", "all:@.t", "all:@.n"),
+		ddl("alter renames a column", "ALTER TABLE t RENAME COLUMN v TO w", "all:@.t"),
+		ddl("drop", "DROP TABLE IF EXISTS t, u, nosuch", "all:@.t", "all:@.u", "all:@.nosuch"),
+		ddl("rename in a circle", "RENAME TABLE t TO x, u TO t, x TO u", "all:@.t", "all:@.u", "all:@.x"),
+		ddl("index", "CREATE INDEX i USING BTREE ON t (v)", "all:@.t"),
+		ddl("create", "CREATE TABLE IF NOT EXISTS n LIKE t", "all:@.n"),
+		ddl("optimize", "OPTIMIZE TABLE t, u", "all:@.t", "all:@.u"),
+		ddl("analyze", "ANALYZE TABLE t"),
+		ddl("view", "CREATE VIEW vv AS SELECT * FROM t"),
+		ddl("trigger", "CREATE TRIGGER tr BEFORE INSERT ON t FOR EACH ROW SET NEW.v=1"),
+		ddl("procedure", "CREATE PROCEDURE p() BEGIN DELETE FROM t; TRUNCATE u; END"),
+		ddl("alter schema", "ALTER DATABASE `@` DEFAULT CHARACTER SET latin1", "schema:@"),
+		ddl("drop schema", "DROP SCHEMA @", "schema:@"),
+		ddl("grant", "GRANT SELECT ON @.* TO app", "schema:mysql"),
+		{
+			name: "create table select", setup: two, change: []string{"CREATE TABLE n (PRIMARY KEY (id)) AS SELECT * FROM t"},
+			want: []string{"all:@.n", "any:@.n"}, flags: event.DDL,
+		},
+		{
+			name:   "partition operations",
+			setup:  []string{"CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE(id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))", "CREATE TABLE u (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(11,1)", "INSERT INTO u VALUES (2,2)"},
+			change: []string{"ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u", "ALTER TABLE t DROP PARTITION p1"},
+			want:   []string{"all:@.t", "all:@.u"}, flags: event.DDL,
+		},
+		{
+			name:  "import",
+			setup: []string{"CREATE TABLE t (id INT PRIMARY KEY)"}, change: []string{"ALTER TABLE t DISCARD TABLESPACE", "DROP TABLE t"},
+			want: []string{"all:@.t"}, flags: event.DDL,
+		},
+		{name: "statement format", setup: statement, change: []string{"UPDATE t SET v=v+1"}, want: []string{"schema:@"}, flags: event.Statement},
+		{
+			name:   "statement format inside a transaction",
+			setup:  two,
+			change: []string{"BEGIN", "INSERT INTO t VALUES (5,5)", "COMMIT", "SET binlog_format=STATEMENT", "BEGIN", "DELETE FROM u", "INSERT INTO t VALUES (6,6)", "COMMIT"},
+			want:   []string{"schema:@", "any:@.t", "@.t/5"}, flags: event.Statement,
+		},
+		{
+			name:   "statement that reaches another schema",
+			setup:  append([]string{"CREATE DATABASE IF NOT EXISTS elsewhere", "CREATE TABLE IF NOT EXISTS elsewhere.log (id INT AUTO_INCREMENT PRIMARY KEY)", two[0], "CREATE TRIGGER tr AFTER INSERT ON t FOR EACH ROW INSERT INTO elsewhere.log VALUES ()"}, two[1:]...),
+			change: []string{"SET binlog_format=STATEMENT", "INSERT INTO t VALUES (7,7)"},
+			want:   []string{"schema:@", "schema:elsewhere"}, flags: event.Statement,
+		},
+		{
+			name:   "load data as a statement",
+			setup:  append([]string{"SET binlog_format=STATEMENT"}, two...),
+			change: []string{"SELECT 100+id, v INTO OUTFILE '" + outfile + "' FROM u", "LOAD DATA INFILE '" + outfile + "' INTO TABLE t"},
+			want:   []string{"schema:@"}, flags: event.Statement,
+		},
+		{
+			name:   "savepoints",
+			setup:  two,
+			change: []string{"BEGIN", "INSERT INTO t VALUES (8,8)", "SAVEPOINT `a b`", "INSERT INTO t VALUES (9,9)", "ROLLBACK TO `a b`", "INSERT INTO u VALUES (8,8)", "RELEASE SAVEPOINT `a b`", "COMMIT"},
+			want:   []string{"any:@.t", "any:@.u", "@.t/8", "@.u/8"},
+		},
+		{
+			name:   "temporary tables",
+			setup:  two,
+			change: []string{"CREATE TEMPORARY TABLE x (id INT)", "INSERT INTO x VALUES (1)", "INSERT INTO t SELECT id+10, 1 FROM x", "DROP TEMPORARY TABLE x"},
+			want:   []string{"any:@.t", "@.t/11"},
+		},
+		{name: "empty transaction", setup: two, change: []string{"SET gtid_next='aaaaaaaa-0000-0000-0000-00000000000%N:1'", "BEGIN", "COMMIT", "SET gtid_next=AUTOMATIC"}, want: []string{}, flags: event.Empty},
+		{name: "tagged", setup: two, change: []string{"SET gtid_next='AUTOMATIC:tide_1'", "INSERT INTO t VALUES (3,3)", "SET gtid_next=AUTOMATIC", "INSERT INTO t VALUES (4,4)"}, want: []string{"any:@.t", "@.t/3", "@.t/4"}},
+	}
+}
+
+func TestWideWrites(t *testing.T) {
+	for i, o := range wideOddities() {
+		t.Run(o.name, func(t *testing.T) {
+			for j, compression := range []bool{false, true} {
+				s := newSession(t, servers.Primary())
+				settings{"FULL", "MINIMAL", compression}.apply(t, s)
+				name := fmt.Sprintf("wide%d_%d", i, j)
+				at := func(list []string) (out []string) {
+					for _, q := range list {
+						out = append(out, strings.ReplaceAll(strings.ReplaceAll(q, "@", name), "%N", fmt.Sprint(j)))
+					}
+					return out
+				}
+				b := newBedOn(t, s, name, o.groups, at(o.setup)...)
+				for _, table := range []string{"n", "x", "nosuch"} {
+					b.n.table(name, table)
+				}
+				for _, other := range []string{"mysql", "elsewhere"} {
+					b.n[testHasher.Schema(other)] = "schema:" + other
+				}
+				txns, _ := b.change(replaceOutfile(t, name, at(o.change))...)
+				if len(txns) == 0 {
+					t.Fatal("no transaction")
+				}
+				want := at(o.want)
+				if names := b.n; len(b.defs) > 0 {
+					for _, k := range want {
+						if table, _, isRow := strings.Cut(strings.TrimPrefix(k, name+"."), "/"); isRow {
+							if d, ok := b.defs[table]; ok {
+								names.key(t, &d, k)
+							}
+						}
+					}
+				}
+				got := b.n.names(txns...)
+				same(t, o.name, got, want)
+				last := txns[len(txns)-1]
+				if last.Flags != o.flags {
+					t.Errorf("flags %b, want %b", last.Flags, o.flags)
+				}
+				s.exec("DROP DATABASE IF EXISTS " + name)
+			}
+		})
+	}
+}

@@ -1,0 +1,348 @@
+package cdc_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"tidegate/cdc"
+)
+
+func TestOptionsAreRefusedTogether(t *testing.T) {
+	_, err := cdc.Open(t.Context(), cdc.Options{Replicas: 2, WritesMaxAge: 1, WritesMaxBytes: 1, Token: "t"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"no name", "data_dir", "1 or 3", "one replica", "one minute", "16 MiB", "no logger", "credentials"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not mention %q: %v", want, err)
+		}
+	}
+}
+
+func TestStoreOfAnotherCluster(t *testing.T) {
+	dir := t.TempDir()
+	c, err := cdc.Open(t.Context(), options(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cdc.Open(t.Context(), options(t, dir)); !errors.Is(err, cdc.ErrStoreInUse) {
+		t.Errorf("a second process opened the store: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	o := options(t, dir)
+	o.Cluster = "bank"
+	if _, err := cdc.Open(t.Context(), o); !errors.Is(err, cdc.ErrOtherCluster) || !strings.Contains(err.Error(), "shop") {
+		t.Errorf("store of shop opened for bank: %v", err)
+	}
+}
+
+// TestStoreSurvivesTheProcess: what was stored is there after a restart, with
+// the same secret and growing numbers.
+func TestStoreSurvivesTheProcess(t *testing.T) {
+	dir := t.TempDir()
+	c, err := cdc.Open(t.Context(), options(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := c.Secret()
+	epoch, err := c.NextEpoch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	w.numbered(t, 1, 10)
+	w.stored(t, 10)
+	w.end(t)
+	generation := w.Generation()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = open(t, options(t, dir))
+	if c.Secret() != secret {
+		t.Error("another secret")
+	}
+	if again, err := c.NextEpoch(t.Context()); err != nil || again <= epoch {
+		t.Errorf("epoch %d after %d, %v", again, epoch, err)
+	}
+	w = write(t, c, cdc.WriterOptions{}, facts(upTo(10)))
+	if !w.from.Equal(upTo(10)) || w.Generation() <= generation {
+		t.Errorf("dump from %v as generation %d after %d", w.from, w.Generation(), generation)
+	}
+	w.end(t)
+}
+
+// natsServer starts a server on a free port of this machine.
+func natsServer(t *testing.T, change func(*server.Options)) *server.Server {
+	t.Helper()
+	o := &server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true}
+	if change != nil {
+		change(o)
+	}
+	s, err := server.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("NATS server is not ready")
+	}
+	return s
+}
+
+func external(t *testing.T, url string) cdc.Options {
+	return cdc.Options{Cluster: "shop", URL: url, Log: logger(t)}
+}
+
+// TestNoRoomForTheStream: the error says what to change.
+func TestNoRoomForTheStream(t *testing.T) {
+	s := natsServer(t, func(o *server.Options) { o.JetStreamMaxStore = 1 << 30 })
+	if c, err := cdc.Open(t.Context(), external(t, s.ClientURL())); err == nil {
+		t.Error("8 GiB fit into 1 GiB")
+		c.Close()
+	} else if !strings.Contains(err.Error(), "max_file_store") {
+		t.Errorf("the error does not say what to change: %v", err)
+	}
+}
+
+// TestTwoProcessesOpenAtOnce: creation is race-safe, and both have one secret.
+func TestTwoProcessesOpenAtOnce(t *testing.T) {
+	s := natsServer(t, nil)
+	const n = 4
+	conns := make(chan *cdc.Conn, n)
+	errs := make(chan error, n)
+	for range n {
+		go func() {
+			c, err := cdc.Open(t.Context(), external(t, s.ClientURL()))
+			conns <- c
+			errs <- err
+		}()
+	}
+	secrets := map[any]bool{}
+	for range n {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+		if c := <-conns; c != nil {
+			secrets[c.Secret()] = true
+			defer c.Close()
+		}
+	}
+	if len(secrets) != 1 {
+		t.Errorf("%d secrets", len(secrets))
+	}
+}
+
+// TestReaderWaitsForTheWriter: a reader that comes first changes nothing and
+// waits; so does who comes before NATS.
+func TestReaderWaitsForTheWriter(t *testing.T) {
+	s := natsServer(t, nil)
+	o := external(t, s.ClientURL())
+	o.Follow = true
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := cdc.Open(short, o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("opened without streams: %v", err)
+	}
+	opened := make(chan error, 1)
+	var reader *cdc.Conn
+	go func() {
+		var err error
+		reader, err = cdc.Open(t.Context(), o)
+		opened <- err
+	}()
+	writer := open(t, external(t, s.ClientURL()))
+	if err := <-opened; err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	r := newRecorder()
+	follow(t, reader, r)
+	w := write(t, writer, cdc.WriterOptions{}, facts(upTo(0)))
+	w.numbered(t, 1, 10)
+	r.wantNumbered(t, 1, 10)
+	w.end(t)
+}
+
+func TestNATSIsAwayAtTheStart(t *testing.T) {
+	s := natsServer(t, nil)
+	port := s.Addr().(*net.TCPAddr).Port
+	s.Shutdown()
+	s.WaitForShutdown()
+	opened := start(t, func(ctx context.Context) error {
+		c, err := cdc.Open(ctx, external(t, fmt.Sprintf("nats://127.0.0.1:%d", port)))
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	})
+	select {
+	case <-opened.done:
+		t.Errorf("Open came back without a server: %v", opened.err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	natsServer(t, func(o *server.Options) { o.Port = port })
+	if err := opened.wait(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCredentialsAndTLS(t *testing.T) {
+	cert, pool := certificate(t)
+	s := natsServer(t, func(o *server.Options) {
+		o.Username, o.Password = "tidegate", "secret"
+		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	})
+	o := external(t, s.ClientURL())
+	o.User, o.Password = "tidegate", "secret"
+	o.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	c := open(t, o)
+	if _, err := c.NextEpoch(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for name, spoil := range map[string]func(*cdc.Options){
+		"another password": func(o *cdc.Options) { o.Password = "guess" },
+		"unknown authority": func(o *cdc.Options) {
+			o.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		},
+	} {
+		bad := o
+		spoil(&bad)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if c, err := cdc.Open(ctx, bad); err == nil {
+			t.Errorf("%s: connected", name)
+			c.Close()
+		} else if strings.Contains(err.Error(), "guess") {
+			t.Errorf("%s: the error tells the password: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	priv, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &priv.PublicKey, priv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: priv}, pool
+}
+
+// TestReplicatedStreams: three servers, three replicas; the stream's leader goes
+// away under load, and every transaction is there once, in order.
+func TestReplicatedStreams(t *testing.T) {
+	servers := natsCluster(t)
+	o := external(t, servers[0].ClientURL()+","+servers[1].ClientURL()+","+servers[2].ClientURL())
+	o.Replicas = 3
+	c := open(t, o)
+	r := newRecorder()
+	follow(t, c, r)
+	w := write(t, c, cdc.WriterOptions{BatchBytes: 4000, QueueBytes: 40000}, facts(upTo(0)))
+	r.wantStarted(t)
+	const last = 5000
+	appended := start(t, func(ctx context.Context) error {
+		for n := int64(1); n <= last; n++ {
+			if err := w.Append(ctx, tx(n)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	eventually(t, func() string {
+		if w.Counters().Transactions < 500 {
+			return "no progress"
+		}
+		return ""
+	})
+	s, err := c.JetStream().Stream(t.Context(), c.WritesStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := s.CachedInfo().Cluster.Leader
+	for _, s := range servers {
+		if s.Name() == leader {
+			s.Shutdown()
+			s.WaitForShutdown()
+		}
+	}
+	r.wantNumbered(t, 1, last)
+	if err := appended.wait(t); err != nil {
+		t.Error(err)
+	}
+	w.end(t)
+}
+
+func natsCluster(t *testing.T) []*server.Server {
+	t.Helper()
+	var ports []int
+	for range 3 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		l.Close()
+	}
+	routes := server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0], ports[1], ports[2]))
+	var servers []*server.Server
+	for i, port := range ports {
+		s, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoSigs: true, NoLog: true,
+			Cluster: server.ClusterOpts{Name: "test", Host: "127.0.0.1", Port: port}, Routes: routes,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go s.Start()
+		t.Cleanup(func() {
+			s.Shutdown()
+			s.WaitForShutdown()
+		})
+		servers = append(servers, s)
+	}
+	eventually(t, func() string {
+		for _, s := range servers {
+			if s.JetStreamIsLeader() {
+				return ""
+			}
+		}
+		return "the cluster has no leader"
+	})
+	return servers
+}

@@ -1,0 +1,402 @@
+package cdc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+)
+
+// defaultIdentityEntries bounds what one replica's tailer keeps of the stream
+// ahead of the replica.
+const defaultIdentityEntries = 200_000
+
+// IdentitiesOptions of [NewIdentities].
+type IdentitiesOptions struct {
+	// Server is the replica's configured name. Required.
+	Server string
+	// Entries bounds the window. Default 200,000. A full window pauses the
+	// follower until Forget or Observe makes room.
+	Entries int
+}
+
+// Identities implements [event.Identities] for one replica: it follows WRITES
+// and keeps identity and tables of what the replica's binlog has not shown yet
+// (rules §2.2). All methods may be called at once by many; Run once.
+//
+// It begins at the newest checkpoint of which the replica has proven
+// everything, so that nothing that is still to be compared lies before it. What
+// the replica has proven it learns from the states that the replica's monitor
+// publishes: whoever wires both calls Observe with each of them.
+type Identities struct {
+	conn *Conn
+	o    IdentitiesOptions
+
+	mu     sync.Mutex
+	window map[gtid.GTID]event.Known
+	// nameless are delivered GTIDs of which nothing gives an identity: before
+	// the first message, or in a hole without a header. What was forgotten is
+	// not among them: should it be asked for again, for another data set, it is
+	// NotYet until the window begins anew, never waved through (P3).
+	nameless *gtid.Builder
+	empty    *gtid.Builder // of nameless: known to be empty on the primary
+	lost     gtid.Set
+	everLost gtid.Set
+	lostIDs  map[event.Identity]struct{}
+	history  event.History
+	lossAt   event.Version
+	changed  chan struct{}
+	room     chan struct{}      // closed when the window got room
+	state    *event.ServerState // newest observed
+	anew     chan struct{}      // closed when state belongs to another data set
+	skip     gtid.Set           // needs no comparison
+	pruned   time.Time          // when the window was held against skip
+	waiting  bool               // the follower waits for room
+}
+
+// NewIdentities returns an Identities whose Run has to be started. Until it has
+// read a checkpoint every GTID is [event.NotYet].
+func NewIdentities(c *Conn, o IdentitiesOptions) *Identities {
+	setDefault(&o.Entries, defaultIdentityEntries)
+	i := &Identities{conn: c, o: o, changed: make(chan struct{}), room: make(chan struct{}), anew: make(chan struct{})}
+	i.clear()
+	return i
+}
+
+func (i *Identities) clear() {
+	i.window = map[gtid.GTID]event.Known{}
+	i.nameless, i.empty = &gtid.Builder{}, &gtid.Builder{}
+	i.lost, i.everLost, i.lostIDs = gtid.Set{}, gtid.Set{}, map[event.Identity]struct{}{}
+}
+
+// Observe tells the newest state of the replica: what it has proven needs no
+// comparison any more; a new data set makes the identities begin anew, from an
+// older checkpoint if it was rebuilt from a backup.
+func (i *Identities) Observe(s *event.ServerState) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.state == nil || i.state.DataSet != s.DataSet {
+		close(i.anew)
+		i.anew = make(chan struct{})
+	}
+	i.state = s
+	i.pruneLocked()
+}
+
+// proven is what needs no comparison: base, and what was shown.
+func proven(s *event.ServerState) gtid.Set {
+	return s.Base.Union(s.Executed.Subtract(s.Unproven))
+}
+
+// pruneEvery bounds how often a full window is gone through: Forget makes room
+// at once, this is for what nobody will compare.
+const pruneEvery = time.Second
+
+// pruneLocked drops from a full window what the newest state proves.
+func (i *Identities) pruneLocked() {
+	if i.state == nil || len(i.window) < i.o.Entries || time.Since(i.pruned) < pruneEvery {
+		return
+	}
+	i.pruned = time.Now()
+	i.skip = proven(i.state)
+	for g := range i.window {
+		if i.skip.Contains(g) {
+			delete(i.window, g)
+		}
+	}
+	i.makeRoomLocked()
+}
+
+// makeRoomLocked lets the follower go on once a tenth of the window is free, so
+// that it does not wake for each entry.
+func (i *Identities) makeRoomLocked() {
+	if len(i.window) < i.o.Entries-i.o.Entries/10 || len(i.window) == 0 {
+		close(i.room)
+		i.room = make(chan struct{})
+	}
+}
+
+// Run follows WRITES until ctx ends; see [Follower.Run] for errors.
+func (i *Identities) Run(ctx context.Context) error {
+	if err := i.firstState(ctx); err != nil {
+		return err
+	}
+	for {
+		i.mu.Lock()
+		i.clear()
+		i.skip = proven(i.state)
+		anew := i.anew
+		have := i.skip
+		i.mu.Unlock()
+		run, cancel := context.WithCancelCause(ctx)
+		stop := make(chan struct{})
+		go func() {
+			defer close(stop)
+			select {
+			case <-anew:
+				cancel(errOtherDataSet)
+			case <-run.Done():
+			}
+		}()
+		f := NewFollower(i.conn, FollowerOptions{
+			Sink: &identitySink{i, run}, WritesOnly: true,
+			StartAt: func(cp *event.Checkpoint) bool { return have.ContainsSet(cp.Delivered) },
+		})
+		err := f.Run(run)
+		cancel(nil)
+		<-stop
+		if !errors.Is(err, errOtherDataSet) {
+			return err
+		}
+	}
+}
+
+// errOtherDataSet: what was proven belongs to a data set that is no more.
+var errOtherDataSet = errors.New("the replica has another data set")
+
+// firstState waits until there is a state of the replica: the last one in
+// STATE, or the first that is observed.
+func (i *Identities) firstState(ctx context.Context) error {
+	last, err := i.conn.LastState(ctx, i.o.Server)
+	if err != nil {
+		return fmt.Errorf("follow identities for %s: %w", i.o.Server, err)
+	}
+	for {
+		i.mu.Lock()
+		if i.state == nil {
+			i.state = last
+		}
+		known, anew := i.state != nil, i.anew
+		i.mu.Unlock()
+		if known {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-anew:
+		}
+	}
+}
+
+// Lookup implements [event.Identities].
+func (i *Identities) Lookup(g gtid.GTID) event.Known {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if k, ok := i.window[g]; ok {
+		return k
+	}
+	switch {
+	case i.lost.Contains(g):
+		return event.Known{State: event.IsLost}
+	case !i.nameless.Contains(g):
+		return event.Known{State: event.NotYet}
+	case i.empty.Contains(g):
+		return event.Known{State: event.EmptyOnPrimary, Flags: event.Empty}
+	}
+	return event.Known{State: event.NoIdentity}
+}
+
+// Position implements [event.Identities].
+func (i *Identities) Position() (event.History, event.Version) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.history, i.lossAt
+}
+
+// LostIdentity implements [event.Identities].
+func (i *Identities) LostIdentity(id event.Identity) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	_, ok := i.lostIDs[id]
+	return ok
+}
+
+// EverLost is every GTID under which a transaction was lost, whether or not it
+// was given again: none of them may be taken into a base (rules §1).
+func (i *Identities) EverLost() gtid.Set {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.everLost
+}
+
+// Changed implements [event.Identities].
+func (i *Identities) Changed() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.changed
+}
+
+// Forget implements [event.Identities].
+func (i *Identities) Forget(g gtid.GTID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if _, ok := i.window[g]; ok {
+		delete(i.window, g)
+		if i.waiting {
+			i.makeRoomLocked()
+		}
+	}
+}
+
+// Len is how many entries the window holds.
+func (i *Identities) Len() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.window)
+}
+
+func (i *Identities) newsLocked() {
+	close(i.changed)
+	i.changed = make(chan struct{})
+}
+
+// identitySink is the follower's side of Identities.
+type identitySink struct {
+	*Identities
+	ctx context.Context // of the follower: ends a wait for room
+}
+
+func (s *identitySink) Resume() (uint64, event.Header, [16]byte, bool) {
+	return 0, event.Header{}, [16]byte{}, false
+}
+func (s *identitySink) State(*event.ServerState) error          { return nil }
+func (s *identitySink) Definition(*event.TableDefinition) error { return nil }
+func (s *identitySink) CaughtUp(uint64, bool)                   {}
+
+func (s *identitySink) Start(cp *event.Checkpoint, _ uint64, _ event.Header, _ event.Version) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clear()
+	s.history, s.lossAt = cp.History, cp.LossAt
+	s.nameless.Reset(cp.Delivered)
+	s.empty.Reset(cp.KnownEmpty)
+	s.lose(cp.Lost, cp.LostIDs)
+	s.newsLocked()
+	return nil
+}
+
+// lose takes over the complete lists of what is lost.
+func (s *identitySink) lose(lost gtid.Set, ids []event.Identity) {
+	s.lost = lost
+	s.everLost = s.everLost.Union(lost)
+	var again gtid.Builder
+	clear(s.lostIDs)
+	for _, id := range ids {
+		s.lostIDs[id] = struct{}{}
+		again.Add(id.GTID)
+	}
+	s.everLost = s.everLost.Union(again.Set())
+}
+
+func (s *identitySink) Writes(_ uint64, m *event.Message) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := m.First
+	for _, it := range m.Items {
+		v := event.MakeVersion(m.Timeline, at)
+		at += ordinals(it)
+		switch x := it.(type) {
+		case *event.Transaction:
+			if err := s.transaction(x); err != nil {
+				return err
+			}
+		case *event.Chunk:
+			if x.Last != nil {
+				if err := s.transaction(x.Last); err != nil {
+					return err
+				}
+			}
+		case *event.Hole:
+			if err := s.hole(x); err != nil {
+				return err
+			}
+		case *event.Announcement:
+			s.announcement(x, v)
+		}
+	}
+	s.newsLocked()
+	return nil
+}
+
+func (s *identitySink) transaction(t *event.Transaction) error {
+	if !s.lost.IsEmpty() {
+		s.lost = s.lost.Subtract(gtid.Of(t.GTID))
+	}
+	s.named(t.GTID)
+	return s.keep(t.GTID, event.Known{State: event.Identified, OriginalCommit: t.OriginalCommit, Flags: t.Flags, Tables: t.Tables})
+}
+
+// named takes a GTID out of those without identity.
+func (s *identitySink) named(g gtid.GTID) {
+	if s.nameless.Contains(g) {
+		s.nameless.Remove(gtid.Of(g))
+		s.empty.Remove(gtid.Of(g))
+	}
+}
+
+func (s *identitySink) hole(h *event.Hole) error {
+	s.nameless.AddSet(h.GTIDs)
+	s.lost = s.lost.Subtract(h.GTIDs)
+	s.empty.Remove(h.GTIDs)
+	for i := range h.Headers {
+		k := event.Known{State: event.HeaderOnly, OriginalCommit: h.Headers[i].OriginalCommit}
+		if h.Headers[i].Empty {
+			k.Flags = event.Empty
+		}
+		s.named(h.Headers[i].GTID)
+		if err := s.keep(h.Headers[i].GTID, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep puts an entry into the window; it waits for room with the lock released.
+func (s *identitySink) keep(g gtid.GTID, k event.Known) error {
+	if s.skip.Contains(g) {
+		return nil
+	}
+	for len(s.window) >= s.o.Entries {
+		if s.pruneLocked(); len(s.window) < s.o.Entries {
+			break
+		}
+		s.newsLocked() // what is in the window has to be seen to be forgotten
+		room := s.room
+		s.waiting = true
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		s.waiting = false
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+	}
+	if !s.skip.Contains(g) {
+		s.window[g] = k
+	}
+	return nil
+}
+
+func (s *identitySink) announcement(a *event.Announcement, v event.Version) {
+	s.history = a.History
+	s.lose(a.Lost, a.LostIDs)
+	s.everLost = s.everLost.Union(a.NewlyLost)
+	s.nameless.Remove(a.Lost)
+	s.empty.Remove(a.Lost)
+	for g := range s.window {
+		if a.Lost.Contains(g) {
+			delete(s.window, g)
+		}
+	}
+	if !a.NewlyLost.IsEmpty() {
+		s.lossAt = v
+	}
+}

@@ -1,0 +1,143 @@
+package cdc_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc"
+	"tidegate/cdc/event"
+)
+
+// state of replica b that has proven some and owes the proof of others.
+func replica(dataSet uint64, base, executed, unproven gtid.Set) *event.ServerState {
+	return &event.ServerState{Server: "b", UUID: uuidB, Epoch: 5, DataSet: dataSet, Alive: true, Base: base, Executed: executed, Unproven: unproven}
+}
+
+func wantKnown(t *testing.T, ids event.Identities, g gtid.GTID, want event.Knowledge) event.Known {
+	t.Helper()
+	var got event.Known
+	eventually(t, func() string {
+		if got = ids.Lookup(g); got.State != want {
+			return fmt.Sprintf("%v is %d, want %d", g, got.State, want)
+		}
+		return ""
+	})
+	return got
+}
+
+func TestIdentities(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(5)))
+	empty := tx(6)
+	empty.Flags, empty.Tables, empty.Scopes = event.Empty, nil, nil
+	w.append(t, empty, tx(7))
+	hole := &event.Hole{GTIDs: gtid.Of(ga(8), ga(9), ga(10)), Headers: []event.HoleHeader{
+		{Identity: event.Identity{GTID: ga(9), OriginalCommit: 9}},
+		{Identity: event.Identity{GTID: ga(10), OriginalCommit: 10}, Empty: true},
+	}}
+	if err := w.Hole(t.Context(), hole); err != nil {
+		t.Fatal(err)
+	}
+	w.numbered(t, 11, 12)
+	w.stored(t, 4)
+
+	ids := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	if got := ids.Lookup(ga(7)); got.State != event.NotYet {
+		t.Errorf("before Run: %+v", got)
+	}
+	changed := ids.Changed()
+	start(t, ids.Run)
+	ids.Observe(replica(1, upTo(5), upTo(5), gtid.Set{}))
+	<-changed
+	k := wantKnown(t, ids, ga(12), event.Identified)
+	if k.OriginalCommit != commitOf(12) || len(k.Tables) != 1 {
+		t.Errorf("identified as %+v", k)
+	}
+	wantKnown(t, ids, ga(3), event.NoIdentity)
+	wantKnown(t, ids, ga(13), event.NotYet)
+	wantKnown(t, ids, ga(8), event.NoIdentity)
+	if k := wantKnown(t, ids, ga(6), event.Identified); k.Flags != event.Empty {
+		t.Errorf("6 has flags %x", k.Flags)
+	}
+	if k := wantKnown(t, ids, ga(9), event.HeaderOnly); k.OriginalCommit != 9 || k.Flags != 0 {
+		t.Errorf("9 is %+v", k)
+	}
+	if k := wantKnown(t, ids, ga(10), event.HeaderOnly); k.Flags != event.Empty {
+		t.Errorf("10 is %+v", k)
+	}
+	ids.Forget(ga(12))
+	wantKnown(t, ids, ga(12), event.NotYet)
+	if h, at := ids.Position(); h != 1 || at != 0 {
+		t.Errorf("history %d, losses at %d", h, at)
+	}
+	w.end(t)
+
+	// A failover that loses 12; 11 goes on.
+	f := cdc.PrimaryFacts{Server: "c", UUID: gtid.UUID{3}, Epoch: 9, Executed: upTo(11), GTIDMode: "ON", Drained: true}
+	w = write(t, c, cdc.WriterOptions{}, f)
+	wantKnown(t, ids, ga(12), event.IsLost)
+	if !ids.LostIdentity(tx(12).Identity()) || ids.LostIdentity(tx(11).Identity()) {
+		t.Error("12 is lost as this identity, and 11 is not")
+	}
+	if h, at := ids.Position(); h != 1 || at == 0 {
+		t.Errorf("history %d, losses at %d", h, at)
+	}
+	// Its GTID comes again with another transaction.
+	w.append(t, txOf(ga(12), commitOf(12)+5))
+	if k := wantKnown(t, ids, ga(12), event.Identified); k.OriginalCommit != commitOf(12)+5 {
+		t.Errorf("12 is %+v", k)
+	}
+	if !ids.LostIdentity(tx(12).Identity()) || !ids.EverLost().Equal(gtid.Of(ga(12))) {
+		t.Errorf("the old 12 is not lost any more; ever lost: %v", ids.EverLost())
+	}
+	if err := w.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.end(t)
+
+	// A replica that has passed everything begins at the newest checkpoint, one
+	// that has not at the newest that it has passed.
+	late := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	late.Observe(replica(1, upTo(5), upTo(12), gtid.Set{}))
+	start(t, late.Run)
+	wantKnown(t, late, ga(7), event.NoIdentity)
+	wantKnown(t, late, ga(6), event.EmptyOnPrimary)
+	behind := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	behind.Observe(replica(1, upTo(5), upTo(12), gtid.Of(ga(7))))
+	start(t, behind.Run)
+	wantKnown(t, behind, ga(7), event.Identified)
+}
+
+// TestIdentitiesWindow: a full window waits, and goes on when the replica has
+// compared or proven.
+func TestIdentitiesWindow(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	w := write(t, c, cdc.WriterOptions{BatchBytes: 1000}, facts(upTo(0)))
+	w.numbered(t, 1, 100)
+	w.stored(t, 100)
+	ids := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b", Entries: 10})
+	ids.Observe(replica(1, gtid.Set{}, gtid.Set{}, gtid.Set{}))
+	run := start(t, ids.Run)
+	wantKnown(t, ids, ga(10), event.Identified)
+	for n := int64(1); n <= 50; n++ {
+		wantKnown(t, ids, ga(n), event.Identified)
+		if ids.Len() > 10 {
+			t.Fatalf("%d entries in a window of 10", ids.Len())
+		}
+		ids.Forget(ga(n))
+	}
+	wantKnown(t, ids, ga(59), event.Identified)
+	wantKnown(t, ids, ga(61), event.NotYet)
+	<-time.After(time.Second) // a window is gone through once a second
+	ids.Observe(replica(1, gtid.Set{}, upTo(90), gtid.Set{}))
+	wantKnown(t, ids, ga(100), event.Identified)
+	// Rebuilt from an older backup: what it has proven does not count any more.
+	ids.Observe(replica(2, upTo(70), upTo(70), gtid.Set{}))
+	wantKnown(t, ids, ga(80), event.Identified)
+	if err := run.stop(); err != nil {
+		t.Error(err)
+	}
+	w.end(t)
+}

@@ -1,0 +1,255 @@
+package cdc
+
+import (
+	"testing"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+)
+
+var (
+	planA = gtid.UUID{0xaa, 15: 1}
+	planB = gtid.UUID{0xbb, 15: 2}
+)
+
+func set(t *testing.T, text string) gtid.Set {
+	t.Helper()
+	names := map[byte]gtid.UUID{'a': planA, 'b': planB}
+	var out gtid.Set
+	// "a1-5 b7": intervals of the two servers.
+	for len(text) > 0 {
+		var first, last int64
+		u, rest := names[text[0]], text[1:]
+		n := 0
+		for n < len(rest) && rest[n] != ' ' {
+			n++
+		}
+		word := rest[:n]
+		text = rest[min(n+1, len(rest)):]
+		for i, dash := 0, false; i < len(word); i++ {
+			switch {
+			case word[i] == '-':
+				dash = true
+			case dash:
+				last = last*10 + int64(word[i]-'0')
+			default:
+				first = first*10 + int64(word[i]-'0')
+			}
+		}
+		out = out.AddInterval(gtid.Source{UUID: u}, gtid.Interval{First: first, Last: max(first, last)})
+	}
+	return out
+}
+
+// ids are the identities of a set: commit time = number + shift.
+func ids(s gtid.Set, shift int64) []event.Identity {
+	var out []event.Identity
+	for src, iv := range s.All() {
+		for n := iv.First; n <= iv.Last; n++ {
+			out = append(out, event.Identity{GTID: gtid.GTID{UUID: src.UUID, Seq: n}, OriginalCommit: n + shift})
+		}
+	}
+	return out
+}
+
+func TestPlan(t *testing.T) {
+	s := func(text string) gtid.Set { return set(t, text) }
+	announced := event.Announcement{Server: "a", ServerUUID: planA, Epoch: 1, History: 1}
+	tail := func(delivered string) *Tail {
+		return &Tail{Delivered: s(delivered), History: 1, Announced: announced, Identities: ids(s(delivered), 0)}
+	}
+	primary := func(u gtid.UUID, epoch event.Epoch, executed string) *PrimaryFacts {
+		return &PrimaryFacts{Server: "x", UUID: u, Epoch: epoch, Executed: s(executed)}
+	}
+	for _, c := range []struct {
+		name  string
+		tail  *Tail
+		facts *PrimaryFacts
+		with  func(*Tail, *PrimaryFacts)
+
+		newHistory       bool
+		lost, newly, ids string // ids: lost identities, as GTIDs
+		from, hole       string
+	}{
+		{name: "empty stream", tail: &Tail{Empty: true}, facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9"},
+		{name: "same run, nothing new", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), from: "a1-9"},
+		{name: "same run, the binlog ahead of executed", tail: tail("a1-9"), facts: primary(planA, 1, "a1-5"), from: "a1-9"},
+		{name: "same run, more executed", tail: tail("a1-5"), facts: primary(planA, 1, "a1-9"), from: "a1-5"},
+		{
+			name: "same run, old E is no loss", tail: tail("a1-5"), facts: primary(planA, 1, "a1-5"), from: "a1-5",
+			with: func(t *Tail, _ *PrimaryFacts) { t.PrevE = s("a1-8") },
+		},
+		{name: "failover without loss", tail: tail("a1-9"), facts: primary(planB, 2, "a1-9"), from: "a1-9"},
+		{
+			name: "failover, the new primary is still committing some", tail: tail("a1-9"), facts: primary(planB, 2, "a1-8"), from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.Owned = s("a9") },
+		},
+		{name: "failover with loss", tail: tail("a1-9"), facts: primary(planB, 2, "a1-7 b1"), lost: "a8-9", newly: "a8-9", ids: "a8-9", from: "a1-7"},
+		{
+			name: "failover, loss known from E alone", tail: tail("a1-9"), facts: primary(planB, 2, "a1-9"), lost: "a10-11", newly: "a10-11", from: "a1-9",
+			with: func(t *Tail, _ *PrimaryFacts) { t.PrevE = s("a1-11") },
+		},
+		{
+			name: "a hole is lost like everything else", tail: tail("a1-9"), facts: primary(planB, 2, "a1-3 a6-9"), lost: "a4-5", newly: "a4-5", ids: "a4-5", from: "a1-3 a6-9",
+			with: func(t *Tail, _ *PrimaryFacts) { t.Holes = s("a4-5") },
+		},
+		{
+			name: "earlier losses stay", tail: tail("a1-7"), facts: primary(planB, 3, "a1-7"), lost: "a8-9", ids: "a8-9", from: "a1-7",
+			with: func(t *Tail, _ *PrimaryFacts) { t.Lost, t.LostIDs = s("a8-9"), ids(s("a8-9"), 0) },
+		},
+		{
+			name: "what the primary has again is not lost; its identity is", tail: tail("a1-7"), facts: primary(planB, 3, "a1-9"), ids: "a8-9", from: "a1-7",
+			with: func(t *Tail, _ *PrimaryFacts) { t.Lost, t.LostIDs = s("a8-9"), ids(s("a8-9"), 0) },
+		},
+		{
+			name: "purged before it was read", tail: tail("a1-5"), facts: primary(planA, 1, "a1-9"), hole: "a6-7", from: "a1-7",
+			with: func(_ *Tail, f *PrimaryFacts) { f.Purged = s("a1-7") },
+		},
+		{name: "restart without evidence", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, from: "a1-9"},
+		{
+			name: "restart, file purged", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.Restart = &RestartEvidence{Purged: true} },
+		},
+		{
+			name: "clean restart", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.Restart = &RestartEvidence{Clean: true} },
+		},
+		{
+			name: "unclean restart that lost nothing", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-9"), 0)}
+			},
+		},
+		{
+			name: "unclean restart that lost some", tail: tail("a1-9"), facts: primary(planA, 2, "a1-7"), lost: "a8-9", newly: "a8-9", ids: "a8-9", from: "a1-7",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
+			},
+		},
+		{
+			name: "lost and given again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
+			},
+		},
+		{
+			name: "being given again at this moment", tail: tail("a1-9"), facts: primary(planA, 2, "a1-7"), newHistory: true, lost: "a8-9", newly: "a8-9", ids: "a8-9", from: "a1-7",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Owned = s("a8-9")
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
+			},
+		},
+		{
+			name: "another identity in the files", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", ids: "a9", from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: append(ids(s("a4-8"), 0), ids(s("a9"), 100)...)}
+			},
+		},
+		{
+			name: "identities older than the window", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Identities = nil
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-8"), 0)}
+			},
+		},
+		{
+			name: "holes are not looked for in the files", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Holes = s("a4")
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a5-9"), 0)}
+			},
+		},
+		{
+			name: "a promoted replica with another identity", tail: tail("a1-9"), facts: primary(planB, 2, "a1-9"), newHistory: true, newly: "a5", ids: "a5", from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.Seen = ids(s("a5"), 100) },
+		},
+		{
+			name: "an anonymous transaction", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",
+			with: func(t *Tail, _ *PrimaryFacts) { t.Announced = event.Announcement{} },
+		},
+		{
+			name: "another way to fold keys", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",
+			with: func(t *Tail, _ *PrimaryFacts) { t.OtherFold = true },
+		},
+		{
+			name: "names fold from now on", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.FoldNames = true },
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.with != nil {
+				c.with(c.tail, c.facts)
+			}
+			v := plan(c.tail, c.facts, nil)
+			if v.newHistory != c.newHistory {
+				t.Errorf("new history: got %v (%s), want %v", v.newHistory, v.why, c.newHistory)
+			}
+			var lostIDs gtid.Builder
+			for _, id := range v.ann.LostIDs {
+				lostIDs.Add(id.GTID)
+			}
+			for _, x := range []struct {
+				what string
+				got  gtid.Set
+				want string
+			}{
+				{"lost", v.ann.Lost, c.lost},
+				{"newly lost", v.ann.NewlyLost, c.newly},
+				{"lost identities", lostIDs.Set(), c.ids},
+				{"dump from", v.delivered, c.from},
+				{"hole", v.hole, c.hole},
+			} {
+				if !x.got.Equal(s(x.want)) {
+					t.Errorf("%s: got %v, want %v", x.what, x.got, s(x.want))
+				}
+			}
+			if v.ann.Lost.Overlaps(v.delivered) {
+				t.Errorf("lost %v is still delivered %v", v.ann.Lost, v.delivered)
+			}
+		})
+	}
+}
+
+func TestPlanGroups(t *testing.T) {
+	s := func(text string) gtid.Set { return set(t, text) }
+	posts := event.GroupColumn{Schema: "app", Table: "posts", Column: "author_id"}
+	likes := event.GroupColumn{Schema: "app", Table: "likes", Column: "post_id"}
+	old := posts
+	old.Before = s("a1-2")
+	tail := &Tail{
+		Delivered: s("a1-9"), History: 1, Groups: []event.GroupColumn{old},
+		Announced: event.Announcement{ServerUUID: planA, Epoch: 1},
+	}
+	f := &PrimaryFacts{UUID: planA, Epoch: 1, Executed: s("a1-9")}
+	v := plan(tail, f, []event.GroupColumn{posts, likes})
+	if got := v.ann.Groups; len(got) != 2 || !got[0].Before.Equal(s("a1-2")) || !got[1].Before.Equal(s("a1-9")) {
+		t.Errorf("groups %+v: want the old column to keep its horizon and the new one to begin here", got)
+	}
+	f.FoldNames = true // a new history records nothing of before
+	v = plan(tail, f, []event.GroupColumn{posts})
+	if got := v.ann.Groups; len(got) != 1 || !got[0].Before.Equal(s("a1-9")) {
+		t.Errorf("groups %+v in a new history, want everything before it", got)
+	}
+	if v = plan(tail, f, nil); len(v.ann.Groups) != 0 {
+		t.Errorf("a column that is no longer configured stays: %+v", v.ann.Groups)
+	}
+}
+
+func TestFactsThatMayNotBeAnnounced(t *testing.T) {
+	good := PrimaryFacts{Server: "a", UUID: planA, Epoch: 1, GTIDMode: "ON", Drained: true}
+	if err := good.validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*PrimaryFacts){
+		"gtid_mode": func(f *PrimaryFacts) { f.GTIDMode = "OFF_PERMISSIVE" },
+		"drained":   func(f *PrimaryFacts) { f.Drained = false },
+		"epoch":     func(f *PrimaryFacts) { f.Epoch = 0 },
+		"uuid":      func(f *PrimaryFacts) { f.UUID = gtid.UUID{} },
+	} {
+		f := good
+		spoil(&f)
+		if f.validate() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

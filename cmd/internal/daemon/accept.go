@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"tidegate/binlog/gtid"
+	"tidegate/cdc"
+	"tidegate/cdc/event"
+	"tidegate/cdc/key"
+	"tidegate/router/serve"
+)
+
+// Accept records what an operator accepts of a server, as it is now: its data
+// set, epoch and executed set go with it, so that nothing later is accepted by
+// it (rules §1, "accepted").
+func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
+	state, err := conn.LastState(ctx, a.Server)
+	if err != nil {
+		return fmt.Errorf("accept for %s: %w", a.Server, err)
+	}
+	if state == nil {
+		return fmt.Errorf("accept for %s: %w", a.Server, serve.ErrUnknownServer)
+	}
+	if err := acceptable(state, a); err != nil {
+		return fmt.Errorf("accept for %s: %w", a.Server, err)
+	}
+	return conn.Accept(ctx, cdc.Acceptance{
+		Server: a.Server, DataSet: state.DataSet, Table: a.Table, GTIDs: a.GTIDs, Restart: a.Restart,
+		Epoch: state.Epoch, Executed: state.Executed, Author: a.Author, Reason: a.Reason, At: time.Now().UTC(),
+	})
+}
+
+// acceptable tells whether the server's state has what is to be accepted; an
+// acceptance that changes nothing is a mistake that the operator should hear of.
+func acceptable(s *event.ServerState, a serve.Acceptance) error {
+	switch {
+	case a.Table == "*":
+		for _, t := range s.Taints {
+			if t.All {
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: the server is not tainted as a whole", serve.ErrNotAcceptable)
+	case a.Table != "":
+		if _, _, err := key.ParseTable(a.Table); err != nil {
+			return fmt.Errorf("%w: table %q: %w", serve.ErrNotAcceptable, a.Table, err)
+		}
+		var names []string
+		for _, t := range s.Taints {
+			if !t.All && t.Name == a.Table {
+				return nil
+			}
+			names = append(names, t.Name)
+		}
+		return fmt.Errorf("%w: table %s is not tainted (tainted: %s)", serve.ErrNotAcceptable, a.Table, listed(names))
+	case a.Restart:
+		for _, e := range s.Excluded {
+			if strings.HasPrefix(e, "epoch_changed") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%w: no restart excludes the server (excluded by: %s)", serve.ErrNotAcceptable, listed(s.Excluded))
+	default:
+		var tainted gtid.Set
+		for _, t := range s.Taints {
+			if !t.GTID.IsZero() {
+				tainted = tainted.Add(t.GTID)
+			}
+		}
+		if known := s.Executed.Union(s.Owned).Union(tainted); !known.ContainsSet(a.GTIDs) {
+			return fmt.Errorf("%w: the server does not have %s", serve.ErrNotAcceptable, a.GTIDs.Subtract(known).Limit(16).OneLine())
+		}
+		return nil
+	}
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

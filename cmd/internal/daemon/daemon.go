@@ -1,0 +1,265 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidegate/cdc"
+	"tidegate/cmd/internal/config"
+	"tidegate/cmd/internal/tailing"
+	"tidegate/router"
+	"tidegate/router/local"
+	"tidegate/router/serve"
+)
+
+// Parts say what of the program runs.
+type Parts struct {
+	Tail  bool // watch servers and write the stream
+	Serve bool // follow the stream and answer
+	// Only limits Tail to the servers of these names; empty: all.
+	Only []string
+}
+
+// Options of [Open] beyond the configuration.
+type Options struct {
+	Parts    Parts
+	Log      *slog.Logger
+	Version  string
+	Observer serve.Observer // nil: /v1/observe is not found
+	// Metrics makes the /metrics handler once everything is wired; nil: none.
+	Metrics func(*Daemon) http.Handler
+}
+
+// Daemon is a wired program. Tailing, Router and Server are nil when their part
+// does not run.
+type Daemon struct {
+	Config  *config.Config
+	Conn    *cdc.Conn
+	Tailing *tailing.Tailing
+	Router  *local.Local
+	Server  *serve.Server
+
+	log    *slog.Logger
+	canary *canary
+	pprof  *profiler
+}
+
+// Open connects and listens; nothing runs before Run. The caller closes it.
+func Open(ctx context.Context, cfg *config.Config, o Options) (*Daemon, error) {
+	d := &Daemon{Config: cfg, log: o.Log}
+	if err := d.open(ctx, o); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Daemon) open(ctx context.Context, o Options) error {
+	cfg := d.Config
+	if !o.Parts.Tail && !o.Parts.Serve {
+		return errors.New("nothing to run")
+	}
+	if cfg.NATS.URL == "" && !(o.Parts.Tail && o.Parts.Serve) {
+		return errors.New("nats.url is empty: tail and serve as processes of their own need a NATS server that both reach; set nats.url, or use tidegate run")
+	}
+	nats, err := natsOptions(cfg, o.Log)
+	if err != nil {
+		return err
+	}
+	nats.Follow = !o.Parts.Tail
+	if d.Conn, err = cdc.Open(ctx, nats); err != nil {
+		return err
+	}
+	if o.Parts.Tail {
+		if err := d.openTail(ctx, o.Parts.Only); err != nil {
+			return err
+		}
+	}
+	if o.Parts.Serve {
+		if err := d.openServe(ctx, o); err != nil {
+			return err
+		}
+	}
+	if cfg.Listen.Pprof != "" {
+		if d.pprof, err = openProfiler(cfg.Listen.Pprof); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Daemon) openTail(ctx context.Context, only []string) error {
+	cfg := d.Config
+	servers, err := ServerConfigs(cfg, only)
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	d.Tailing, err = tailing.New(ctx, tailing.Options{
+		Conn: d.Conn, Servers: servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
+		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout,
+		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,
+		Lease: cfg.Router.Lease, Clock: local.Clock, Log: d.log,
+	})
+	return err
+}
+
+func (d *Daemon) openServe(ctx context.Context, o Options) error {
+	cfg := d.Config
+	lo := local.Options{
+		Conn: d.Conn, DataDir: cfg.DataDir, MaxRecords: cfg.Index.MaxRecords, PersistEvery: cfg.Index.PersistEvery,
+		Tick: cfg.Router.Tick, Lease: cfg.Router.Lease, WatermarkMaxAge: cfg.Router.WatermarkMaxAge, ProbeWait: cfg.Router.ProbeWait,
+		PrimaryReadsPerSecond: int(cfg.Budget.ReadsPerSecond), Log: d.log,
+	}
+	if lo.PrimaryReadsPerSecond == 0 {
+		lo.PrimaryReadsPerSecond = -1
+	}
+	if cfg.Router.Choice == "freshest" {
+		lo.Choice = router.ChooseFreshest
+	}
+	for _, s := range cfg.Servers {
+		lo.Servers = append(lo.Servers, router.ServerOptions{Name: s.Name, Weight: uint32(s.Weight)})
+	}
+	if cfg.Canary.OneIn > 0 && cfg.Canary.PerSecond > 0 {
+		var err error
+		if d.canary, err = newCanary(d); err != nil {
+			return err
+		}
+		lo.Canary, lo.CanaryOneIn, lo.CanaryPerSecond = d.canary.check, cfg.Canary.OneIn, max(1, int(cfg.Canary.PerSecond))
+	}
+	var err error
+	if d.Router, err = local.Open(ctx, lo); err != nil {
+		return err
+	}
+	if cfg.Listen.HTTP == "off" && cfg.Listen.RESP == "off" {
+		return nil
+	}
+	so := serve.Options{
+		Router: d.Router.Router(), HTTPAddr: listenAddr(cfg.Listen.HTTP), RESPAddr: listenAddr(cfg.Listen.RESP),
+		Acceptor: func(ctx context.Context, a serve.Acceptance) error { return Accept(ctx, d.Conn, a) },
+		Observer: o.Observer, Version: o.Version, Limits: serve.Limits{Conns: cfg.Listen.MaxConn}, Log: d.log,
+	}
+	if so.Auth, err = auth(cfg); err != nil {
+		return err
+	}
+	if t := cfg.Listen.TLS; t.CertFile != "" {
+		if so.TLS, err = serve.LoadTLS(t.CertFile, t.KeyFile, t.ClientCAFile); err != nil {
+			return err
+		}
+	}
+	if o.Metrics != nil {
+		so.Metrics = o.Metrics(d)
+	}
+	d.Server, err = serve.Open(ctx, so)
+	return err
+}
+
+func listenAddr(s string) string {
+	if s == "off" {
+		return ""
+	}
+	return s
+}
+
+// Run runs everything until ctx ends, and returns nil then: first the listeners
+// stop, then the router, then the tailing. Any other return is an error after
+// which the process should end; a restart recovers.
+func (d *Daemon) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if d.Tailing != nil {
+		g.Go(func() error { return named("tail", d.Tailing.Run(ctx)) })
+	}
+	if d.Router != nil {
+		g.Go(func() error { return named("follow", d.Router.Run(ctx)) })
+	}
+	if d.Server != nil {
+		g.Go(func() error { return named("serve", d.Server.Run(ctx)) })
+	}
+	if d.canary != nil {
+		g.Go(func() error { return d.canary.run(ctx) })
+	}
+	if d.pprof != nil {
+		g.Go(func() error { return d.pprof.run(ctx) })
+	}
+	return g.Wait()
+}
+
+func named(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// Ready waits until the router has caught up and has a live primary, and
+// returns why not when ctx ends before.
+func (d *Daemon) Ready(ctx context.Context) error {
+	for {
+		snap := d.Router.Index().Snapshot()
+		ok, why := snap.Ready()
+		if ok {
+			var reason, detail string
+			if _, ok, reason, detail = snap.Primary(); !ok {
+				why = reason + ": " + detail
+			} else if snap.WatermarkAt() == 0 {
+				ok, why = false, "no watermark yet"
+			}
+		}
+		if ok {
+			return nil
+		}
+		timer := time.NewTimer(5 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("not ready: %s", why)
+		case <-timer.C:
+		}
+	}
+}
+
+// Close frees what Open took; Run must have ended. It may be called twice.
+func (d *Daemon) Close() error {
+	var errs []error
+	if d.Server != nil {
+		errs = append(errs, d.Server.Close())
+	}
+	if d.pprof != nil {
+		errs = append(errs, d.pprof.close())
+	}
+	if d.canary != nil {
+		errs = append(errs, d.canary.close())
+	}
+	if d.Router != nil {
+		errs = append(errs, d.Router.Close())
+	}
+	if d.Conn != nil {
+		errs = append(errs, d.Conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// natsOptions translates the configuration.
+func natsOptions(cfg *config.Config, log *slog.Logger) (cdc.Options, error) {
+	n := cfg.NATS
+	o := cdc.Options{
+		Cluster: cfg.Cluster, URL: n.URL, DataDir: filepath.Join(cfg.DataDir, "nats"), CredentialsFile: n.CredsFile,
+		User: n.User, Password: n.Password.Reveal(), Replicas: n.Replicas,
+		WritesMaxAge: n.MaxAge, WritesMaxBytes: int64(n.MaxBytes), Log: log,
+	}
+	var err error
+	if o.TLS, err = clientTLS(n.TLS); err != nil {
+		return o, fmt.Errorf("nats.tls: %w", err)
+	}
+	return o, nil
+}

@@ -1,0 +1,263 @@
+package tailing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidegate/binlog"
+	"tidegate/cdc"
+	"tidegate/cdc/event"
+)
+
+// lead runs the writer's session while one of this process's servers is the
+// primary, alone and drained (rules §6.2, §10).
+type lead struct {
+	t    *Tailing
+	log  *slog.Logger
+	wake chan struct{} // capacity 1
+
+	sessions sessions
+	// seen are transactions that came under a GTID which the stream has as
+	// another one: the next announcement has to know of them (rules §11.2).
+	seen []event.Identity
+}
+
+// Pauses between sessions.
+const (
+	leadPauseMin = 50 * time.Millisecond
+	leadPauseMax = 2 * time.Second
+	// leadPoll is how often the servers are looked at without news.
+	leadPoll = 100 * time.Millisecond
+)
+
+// look tells that a state changed. It does not block.
+func (l *lead) look() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// idle waits for news, or a little; false when ctx has ended.
+func (l *lead) idle(ctx context.Context) bool {
+	timer := time.NewTimer(leadPoll)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-l.wake:
+	case <-timer.C:
+	}
+	return true
+}
+
+// candidate is the server whose binlog is the stream's, if there is one.
+func (l *lead) candidate() (*server, event.Epoch) {
+	for _, s := range l.t.servers {
+		st := s.latest.Load()
+		if isPrimary(st) && st.Drained && st.GTIDMode == "ON" && !l.t.view.otherPrimary(s.cfg.Name) {
+			return s, st.Epoch
+		}
+	}
+	return nil, 0
+}
+
+// still tells whether the session's primary is what it was.
+func (l *lead) still(s *server, epoch event.Epoch) bool {
+	st := s.latest.Load()
+	return isPrimary(st) && st.Epoch == epoch
+}
+
+func (l *lead) run(ctx context.Context) error {
+	pause := leadPauseMin
+	for {
+		s, epoch := l.candidate()
+		if s == nil {
+			if !l.idle(ctx) {
+				return nil
+			}
+			continue
+		}
+		began := time.Now()
+		err := l.session(ctx, s, epoch)
+		var reused *cdc.ReusedError
+		if errors.As(err, &reused) {
+			l.seen = append(l.seen, reused.Came)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errOver):
+			l.log.Info("writer's session ends", "server", s.cfg.Name, "why", err)
+		default:
+			if fatal := fatalOf(err); fatal != nil {
+				return fmt.Errorf("write the stream of %s: %w", s.cfg.Name, fatal)
+			}
+			l.log.Warn("writer's session failed, trying again", "server", s.cfg.Name, "error", err)
+		}
+		if time.Since(began) > leadPauseMax {
+			pause = leadPauseMin
+		}
+		if !wait(ctx, pause/2+rand.N(pause)) {
+			return nil
+		}
+		pause = min(2*pause, leadPauseMax)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// errOver ends a session whose primary is not what it was.
+var errOver = errors.New("the primary has changed")
+
+// fatalOf returns what no later session can mend: a server that is set up in a
+// way that can't be followed, or a configured group column that does not exist.
+func fatalOf(err error) error {
+	var refused *binlog.RefusedError
+	var column *binlog.GroupColumnError
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &column):
+		return column
+	}
+	return nil
+}
+
+// session announces the primary and writes its transactions until something
+// ends it. A crash at any point leaves a stream from whose tail the next
+// session goes on.
+func (l *lead) session(ctx context.Context, s *server, epoch event.Epoch) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		for l.still(s, epoch) && l.idle(ctx) {
+		}
+		cancel(errOver)
+	}()
+	defer func() { cancel(nil); <-watch }()
+	err := l.write(ctx, s, epoch)
+	if cause := context.Cause(ctx); cause != nil && (err == nil || errors.Is(err, context.Canceled)) {
+		return cause
+	}
+	return err
+}
+
+func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err error) {
+	w, tail, err := cdc.OpenWriter(ctx, l.t.o.Conn, cdc.WriterOptions{
+		Name: l.t.o.Name + "/" + s.cfg.Name, Groups: l.t.groups, CheckpointAge: l.t.o.CheckpointAge,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	facts, err := l.facts(ctx, s, tail)
+	if err != nil {
+		return err
+	}
+	if facts.Epoch != epoch {
+		return errOver
+	}
+	from, err := w.Begin(ctx, facts)
+	if err != nil {
+		return err
+	}
+	l.seen = nil
+	tailer, err := binlog.NewTailer(l.t.tailerOptions(s.cfg, binlog.Keys, from))
+	if err != nil {
+		return err
+	}
+	l.sessions.begin(s.cfg.Name, tailer, w)
+	defer l.sessions.end()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.Run(ctx) })
+	g.Go(func() error { return tailer.Run(ctx, writing{w: w, monitor: s.monitor}) })
+	return g.Wait()
+}
+
+// factsTimeout bounds the probe and the reading before an announcement.
+const factsTimeout = time.Minute
+
+// facts asks the primary what has to be known before it is announced.
+func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.PrimaryFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
+	defer cancel()
+	last := s.monitor.RestartFile()
+	if last == "" && s.resumed != nil {
+		last = s.resumed.BinlogFile
+	}
+	f, err := s.monitor.PrimaryFacts(ctx, last)
+	if err != nil {
+		return cdc.PrimaryFacts{}, err
+	}
+	facts := cdc.PrimaryFacts{
+		Seen:   l.seen,
+		Server: f.Server, UUID: f.ServerUUID, Epoch: f.Epoch, Owned: f.Owned, Executed: f.Executed, Purged: f.Purged,
+		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0,
+	}
+	if tail.Announced.ServerUUID != f.ServerUUID || tail.Announced.Epoch == f.Epoch || tail.Announced.Epoch == 0 {
+		return facts, nil
+	}
+	// Another run of the announced primary: what its binlog says now is compared
+	// with what the stream has (rules §11.2).
+	facts.Restart = &cdc.RestartEvidence{Purged: f.Restart.Purged, Before: f.Restart.Before}
+	if f.Restart.Purged {
+		return facts, nil
+	}
+	err = s.monitor.ReadIdentities(ctx, f.Restart.Before, f.Executed, func(id event.Identity, _ event.Flags) error {
+		facts.Restart.Identities = append(facts.Restart.Identities, id)
+		return nil
+	})
+	if err != nil {
+		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
+	}
+	return facts, nil
+}
+
+// writing is the handler of the primary's tailer: every transaction goes to the
+// stream, and is a hint for the primary's own monitor.
+type writing struct {
+	w       *cdc.Writer
+	monitor *binlog.Monitor
+}
+
+func (h writing) Transaction(ctx context.Context, t *event.Transaction, at binlog.Position) error {
+	if err := h.w.Append(ctx, t); err != nil {
+		return err
+	}
+	return h.monitor.Transaction(ctx, t, at)
+}
+
+func (h writing) Hole(ctx context.Context, hole *event.Hole) error {
+	if err := h.w.Hole(ctx, hole); err != nil {
+		return err
+	}
+	return h.monitor.Hole(ctx, hole)
+}
+
+func (h writing) Definitions(ctx context.Context, defs []event.TableDefinition) error {
+	return h.w.Definitions(ctx, defs)
+}
+
+func (h writing) Progress(ctx context.Context, at binlog.Position) error {
+	return h.monitor.Progress(ctx, at)
+}
+
+var _ binlog.Handler = writing{}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/binlog"
+	"tidegate/cmd/internal/config"
+	"tidegate/cmd/internal/daemon"
+)
+
+// checkTimeout bounds the look at one server.
+const checkTimeout = 30 * time.Second
+
+// checkFinding is one line of check --json.
+type checkFinding struct {
+	Server   string `json:"server"`
+	Severity string `json:"severity"`
+	What     string `json:"what"`
+	Why      string `json:"why"`
+	Mend     string `json:"mend,omitempty"`
+}
+
+func checkCommand() *cobra.Command {
+	var file string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "check -c FILE",
+		Short: "Say what breaks a promise on each server, and the SQL that mends it",
+		Long: `Reads settings, privileges, replication and tables of every configured server
+and prints what breaks or weakens a promise, why, and what mends it. It changes
+nothing. The exit code is 1 when a server can not be used as it is.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(file, os.LookupEnv)
+			if err != nil {
+				return err
+			}
+			findings, err := inspectAll(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			return printFindings(cmd.OutOrStdout(), findings, len(cfg.Servers), asJSON)
+		},
+	}
+	c.Flags().StringVarP(&file, "config", "c", "tidegate.yaml", "configuration file")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	return c
+}
+
+// inspectAll looks at each server by itself and then at all beside each other.
+// One that can't be reached is a finding, so that the others are seen too.
+func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error) {
+	servers, err := daemon.ServerConfigs(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []checkFinding
+	add := func(list []binlog.Finding) {
+		for _, f := range list {
+			out = append(out, checkFinding{f.Server, f.Severity.String(), f.What, f.Why, f.Mend})
+		}
+	}
+	var seen []*binlog.Inspection
+	for i := range servers {
+		in, err := inspect(ctx, &servers[i])
+		if err != nil {
+			out = append(out, checkFinding{
+				Server: servers[i].Name, Severity: binlog.Broken.String(), What: "can not be reached: " + err.Error(),
+				Why: "nothing can be proven of a server that does not answer",
+			})
+			continue
+		}
+		add(in.Findings())
+		seen = append(seen, in)
+	}
+	add(binlog.CompareServers(seen))
+	return out, nil
+}
+
+func inspect(ctx context.Context, cfg *binlog.ServerConfig) (in *binlog.Inspection, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	db, err := cfg.OpenDB()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return binlog.Gather(ctx, db, cfg)
+}
+
+func printFindings(w io.Writer, findings []checkFinding, servers int, asJSON bool) error {
+	broken := 0
+	for _, f := range findings {
+		if f.Severity == binlog.Broken.String() {
+			broken++
+		}
+	}
+	if asJSON {
+		if findings == nil {
+			findings = []checkFinding{}
+		}
+		if err := json.NewEncoder(w).Encode(findings); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range findings {
+			fmt.Fprintf(w, "%s: %s: %s\n    why:  %s\n", f.Server, f.Severity, f.What, f.Why)
+			if f.Mend != "" {
+				fmt.Fprintf(w, "    mend: %s\n", f.Mend)
+			}
+		}
+		fmt.Fprintf(w, "%d server(s), %d finding(s), %d of them broken\n", servers, len(findings), broken)
+	}
+	if broken > 0 {
+		return exitError(1)
+	}
+	return nil
+}

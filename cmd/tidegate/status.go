@@ -1,0 +1,229 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/user"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tidegate/cmd/internal/api"
+	"tidegate/cmd/internal/config"
+)
+
+// routerFlags say which router a command asks.
+type routerFlags struct{ file, addr, token string }
+
+func (f *routerFlags) add(c *cobra.Command) {
+	c.Flags().StringVarP(&f.file, "config", "c", "tidegate.yaml", "configuration file: the router is asked at its listen.http")
+	c.Flags().StringVar(&f.addr, "addr", "", "host:port or URL of a router, instead of the configuration's")
+	c.Flags().StringVar(&f.token, "token", os.Getenv("TIDEGATE_TOKEN"), "bearer token; default: $TIDEGATE_TOKEN")
+}
+
+func (f *routerFlags) client() (*api.Client, error) {
+	addr := f.addr
+	if addr == "" {
+		cfg, err := config.Load(f.file, os.LookupEnv)
+		if err != nil {
+			return nil, err
+		}
+		if addr = cfg.Listen.HTTP; addr == "off" {
+			return nil, fmt.Errorf("%s has listen.http off: name a router by --addr", f.file)
+		}
+		if cfg.Listen.TLS.CertFile != "" {
+			addr = "https://" + addr
+		}
+	}
+	return api.New(addr, f.token), nil
+}
+
+// statusServer is what status shows of GET /v1/servers.
+type statusServer struct {
+	Name        string   `json:"name"`
+	Role        string   `json:"role"`
+	Primary     bool     `json:"primary"`
+	Epoch       *string  `json:"epoch"`
+	Eligible    bool     `json:"eligible"`
+	Reason      *string  `json:"reason"`
+	Detail      *string  `json:"detail"`
+	StalenessMS *float64 `json:"staleness_ms"`
+	Behind      *int64   `json:"behind_txns"`
+	Transfer    *int64   `json:"behind_transfer_txns"`
+	Confirmed   *string  `json:"confirmed"`
+	Tainted     []string `json:"tainted"`
+}
+
+type status struct {
+	Ready          bool           `json:"ready"`
+	Reason         *string        `json:"reason"`
+	Detail         *string        `json:"detail"`
+	Primary        *string        `json:"primary"`
+	WatermarkAgeMS *float64       `json:"watermark_age_ms"`
+	Servers        []statusServer `json:"servers"`
+}
+
+func statusCommand() *cobra.Command {
+	var flags routerFlags
+	var asJSON bool
+	var watch time.Duration
+	c := &cobra.Command{
+		Use:   "status [-c FILE | --addr HOST:PORT]",
+		Short: "Show what a running router knows of each server, and why",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := flags.client()
+			if err != nil {
+				return err
+			}
+			for {
+				var raw json.RawMessage
+				if err := client.Get(cmd.Context(), "/v1/servers?verbose=1", &raw); err != nil {
+					return err
+				}
+				if asJSON {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s\n", raw)
+				} else if err := printStatus(cmd.OutOrStdout(), raw); err != nil {
+					return err
+				}
+				if watch <= 0 {
+					return nil
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(watch):
+				}
+			}
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the router's own JSON")
+	c.Flags().DurationVar(&watch, "watch", 0, "print again every so often, e.g. 1s")
+	return c
+}
+
+func printStatus(w io.Writer, raw json.RawMessage) error {
+	var s status
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("the router's answer is not understood: %w", err)
+	}
+	state := "ready"
+	if !s.Ready {
+		state = "not ready: " + orDash(s.Reason) + " " + orDash(s.Detail)
+	}
+	fmt.Fprintf(w, "router: %s; primary: %s; watermark age: %s\n", state, orDash(s.Primary), ms(s.WatermarkAgeMS))
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVER\tROLE\tEPOCH\tBEHIND\tTRANSFER\tSTALENESS\tSTATE\tCONFIRMED")
+	for _, v := range s.Servers {
+		role := v.Role
+		if v.Primary {
+			role += " (announced)"
+		}
+		why := "eligible"
+		if !v.Eligible {
+			why = orDash(v.Reason)
+			if v.Detail != nil {
+				why += ": " + *v.Detail
+			}
+		}
+		for _, table := range v.Tainted {
+			why += "; tainted: " + table
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, role, orDash(v.Epoch), whole(v.Behind), whole(v.Transfer), ms(v.StalenessMS), why, short(orDash(v.Confirmed)))
+	}
+	return t.Flush()
+}
+
+func orDash(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return *s
+}
+
+func ms(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f ms", *v)
+}
+
+func whole(v *int64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprint(*v)
+}
+
+// short keeps a table readable; --json has all.
+func short(s string) string {
+	const most = 96
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "..."
+}
+
+func acceptCommand() *cobra.Command {
+	var flags routerFlags
+	var server, table, gtids, reason, author string
+	var restart bool
+	c := &cobra.Command{
+		Use:   "accept --server X (--table T | --gtids SET | --restart) [-c FILE | --addr HOST:PORT]",
+		Short: "Vouch for something that keeps a server out of use",
+		Long: `Tells a running router that the operator has looked and vouches for a server:
+  --table T    T (schema.table) holds the data that the server is suspected to lack
+  --gtids SET  these transactions of its own are harmless, or their data is there
+  --restart    an unclean restart with relaxed durability lost nothing
+It is kept with author and reason, holds for the server's present data set only,
+and does not cover anything that happens later. Wrong words here are wrong
+answers to readers: when in doubt, rebuild the server.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if server == "" {
+				return fmt.Errorf("accept: --server is required")
+			}
+			client, err := flags.client()
+			if err != nil {
+				return err
+			}
+			in := map[string]any{"author": author, "reason": reason}
+			switch {
+			case table != "":
+				in["table"] = table
+			case gtids != "":
+				in["gtids"] = gtids
+			case restart:
+				in["restart"] = true
+			default:
+				return fmt.Errorf("accept: one of --table, --gtids, --restart is required")
+			}
+			if err := client.Post(cmd.Context(), "/v1/servers/"+url.PathEscape(server)+"/accept", in, nil); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "accepted; tailers take it up within a few seconds")
+			return nil
+		},
+	}
+	flags.add(c)
+	c.Flags().StringVar(&server, "server", "", "the server, by its configured name")
+	c.Flags().StringVar(&table, "table", "", "schema.table whose taint is accepted; *: the server as a whole")
+	c.Flags().StringVar(&gtids, "gtids", "", "set of GTIDs that is accepted")
+	c.Flags().BoolVar(&restart, "restart", false, "accept an unclean restart")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&author, "author", defaultAuthor(), "who, for the record")
+	c.MarkFlagsMutuallyExclusive("table", "gtids", "restart")
+	return c
+}
+
+func defaultAuthor() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return ""
+}

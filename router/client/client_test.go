@@ -1,0 +1,306 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidegate/router"
+	"tidegate/router/client"
+	"tidegate/router/routertest"
+	"tidegate/router/serve"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// vitess' collations bring glog, whose init starts a flusher for ever.
+		goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+}
+
+// startRouter runs a real router over a world and returns its URL and how to
+// kill it.
+func startRouter(t testing.TB, w *routertest.World, change ...func(*router.Options)) (url string, kill func()) {
+	t.Helper()
+	o := router.Options{
+		View: func() router.Snapshot { return w }, Clock: func() int64 { return routertest.Now }, ProbeWait: time.Millisecond,
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	r, err := router.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := serve.Open(ctx, serve.Options{Router: r, HTTPAddr: "127.0.0.1:0"})
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	var once sync.Once
+	kill = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("run: %v", err)
+			}
+		})
+	}
+	t.Cleanup(kill)
+	return "http://" + s.HTTPAddr().String(), kill
+}
+
+func newClient(t testing.TB, change func(*client.Options), urls ...string) *client.Client {
+	t.Helper()
+	o := client.Options{URLs: urls, Timeout: 2 * time.Second}
+	if change != nil {
+		change(&o)
+	}
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func lagging(t testing.TB) *routertest.World {
+	w := routertest.Healthy(t)
+	w.Records[routertest.Own(t, "app.posts/42")] = routertest.V(50)
+	w.Behind(t, 1, "1-40", 40)
+	return w
+}
+
+func TestRouteAndServe(t *testing.T) {
+	url, _ := startRouter(t, lagging(t))
+	c := newClient(t, nil, url)
+	ctx := t.Context()
+	d, err := c.Route(ctx, client.Query{Keys: []string{"app.posts/42"}})
+	if err != nil || d.Where != client.Target || d.Target != "c" || d.Reason != "applied" || d.Addr != "db-c:3306" || d.Epoch != "12" || d.Notice == nil || d.Notice.Key != "app.posts/42" {
+		t.Errorf("route: got %+v, %v", d, err)
+	}
+	d, err = c.Route(ctx, client.Query{Keys: []string{"app.posts/42"}, Exclude: []string{"c"}})
+	if err != nil || d.Target != "a" || d.Role != "primary" || d.Reason != "key_behind" {
+		t.Errorf("route without c: got %+v, %v", d, err)
+	}
+	v, err := c.Serve(ctx, "b", client.Query{Keys: []string{"app.posts/42"}})
+	if err != nil || v.Serve || v.Reason != "key_behind" || v.Otherwise != "primary" || len(v.Blocked) != 1 || v.Need == "" {
+		t.Errorf("serve: got %+v, %v", v, err)
+	}
+	v, err = c.Serve(ctx, "b", client.Query{Level: "bounded", MaxStaleness: 30 * time.Millisecond})
+	if err != nil || !v.Serve || v.Stale {
+		t.Errorf("serve bounded: got %+v, %v", v, err)
+	}
+	_, err = c.Serve(ctx, "b", client.Query{Keys: []string{"app.posts"}})
+	var e *client.Error
+	if !errors.As(err, &e) || e.Code != "bad_key" || e.Field != "keys[0]" || e.Offset != 9 {
+		t.Errorf("a mistake: got %v", err)
+	}
+	if n := c.Counters(); n.Failed != 0 || n.Asked != 5 {
+		t.Errorf("got %+v", n)
+	}
+}
+
+func TestWhatTheRouterRefusesIsNotOverruled(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(w *routertest.World)
+		where  client.Where
+		reason string
+	}{
+		{"no primary", func(w *routertest.World) { w.HasPrimary = false }, client.Nowhere, "no_primary"},
+		{"budget", func(w *routertest.World) { w.Leases[1], w.Leases[2] = 0, 0 }, client.Nowhere, "budget"},
+		{"a blind router sends the caller where it writes", func(w *routertest.World) { w.CutOff() }, client.Primary, "no_primary"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := routertest.Healthy(t)
+			c.change(w)
+			url, _ := startRouter(t, w, func(o *router.Options) {
+				if c.reason == "budget" {
+					o.PrimaryReadsPerSecond = -1
+				}
+			})
+			cl := newClient(t, nil, url)
+			d, err := cl.Route(t.Context(), client.Query{Keys: []string{"app.posts/1"}})
+			if err != nil || d.Where != c.where || d.Reason != c.reason || d.RetryAfter <= 0 {
+				t.Errorf("got %+v, %v; want %v %s", d, err, c.where, c.reason)
+			}
+			if n := cl.Counters(); n.Failed != 0 || n.Fallbacks != 0 {
+				t.Errorf("a refusal counts as a dead router: %+v", n)
+			}
+		})
+	}
+}
+
+// TestAllRoutersKilled: clients keep within their budget, and quickly.
+func TestAllRoutersKilled(t *testing.T) {
+	url1, kill1 := startRouter(t, routertest.Healthy(t))
+	url2, kill2 := startRouter(t, routertest.Healthy(t))
+	c := newClient(t, func(o *client.Options) { o.PrimaryReadsPerSecond, o.Timeout = 100, 20*time.Millisecond }, url1, url2)
+	q := client.Query{Keys: []string{"app.posts/42"}}
+	kill1()
+	for range 20 { // the other one answers for both
+		if d, err := c.Route(t.Context(), q); err != nil || d.Where != client.Target {
+			t.Fatalf("one router is left: got %+v, %v", d, err)
+		}
+	}
+	kill2()
+	var primary, nowhere, other atomic.Int64
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for time.Since(begun) < 600*time.Millisecond {
+				d, err := c.Route(context.Background(), q)
+				switch {
+				case err == nil && d.Where == client.Primary && d.Reason == client.RouterDown:
+					primary.Add(1)
+				case err == nil && d.Where == client.Nowhere && d.RetryAfter > 0:
+					nowhere.Add(1)
+				default:
+					other.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begun).Seconds()
+	if n, most := primary.Load(), int64(100*took)+11; n > most || n < int64(100*took)/2 {
+		t.Errorf("%d reads went to the primary in %.2f s, the budget is 100 a second and a burst of 10", n, took)
+	}
+	if nowhere.Load() < 1000 || other.Load() != 0 {
+		t.Errorf("%d refused, %d otherwise; want many refused at once (the breaker is open) and none otherwise", nowhere.Load(), other.Load())
+	}
+	if d, err := c.Route(t.Context(), client.Query{Level: "eventual"}); err != nil || d.Where != client.Anywhere || !d.Stale {
+		t.Errorf("eventual without a router: got %+v, %v", d, err)
+	}
+	if v, err := c.Serve(t.Context(), "b", client.Query{Level: "bounded", MaxStaleness: time.Second}); err != nil || !v.Serve || !v.Stale {
+		t.Errorf("bounded without a router: got %+v, %v", v, err)
+	}
+}
+
+func TestHangingRouterCostsTheTimeoutAndThenNothing(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // connects, never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c := newClient(t, func(o *client.Options) {
+		o.Timeout, o.BreakerFailures, o.BreakerMin = 20*time.Millisecond, 3, time.Minute
+	}, "http://"+ln.Addr().String())
+	q := client.Query{Keys: []string{"app.posts/42"}}
+	for range 3 {
+		begun := time.Now()
+		if d, err := c.Route(t.Context(), q); err != nil || d.Reason != client.RouterDown {
+			t.Fatalf("got %+v, %v", d, err)
+		}
+		if took := time.Since(begun); took < 20*time.Millisecond || took > 2*time.Second {
+			t.Errorf("took %v, want about the timeout of 20 ms", took)
+		}
+	}
+	begun := time.Now()
+	for range 1000 {
+		if _, err := c.Route(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("1000 questions with the breaker open took %v", took)
+	}
+}
+
+func TestBreakerClosesWhenTheRouterIsBack(t *testing.T) {
+	var healthy atomic.Bool
+	var asked atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		if !healthy.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = w.Write([]byte(`{"target":"b","reason":"applied"}`))
+	}))
+	defer s.Close()
+	c := newClient(t, func(o *client.Options) {
+		o.BreakerFailures, o.BreakerMin, o.BreakerMax = 2, 20*time.Millisecond, 40*time.Millisecond
+	}, s.URL)
+	q := client.Query{Keys: []string{"app.posts/42"}}
+	for range 50 {
+		if d, err := c.Route(t.Context(), q); err != nil || d.Reason != client.RouterDown {
+			t.Fatalf("got %+v, %v", d, err)
+		}
+	}
+	if n := asked.Load(); n > 10 {
+		t.Errorf("a failing router was asked %d of 50 times", n)
+	}
+	healthy.Store(true)
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		d, err := c.Route(t.Context(), q)
+		if err == nil && d.Where == client.Target {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still not asked again: %+v, %v", d, err)
+		}
+	}
+}
+
+func TestCallersOwnDeadlineIsNotTheRoutersFault(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	c := newClient(t, func(o *client.Options) { o.Timeout = time.Minute }, "http://"+ln.Addr().String())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := c.Route(ctx, client.Query{Level: "eventual"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the caller's deadline", err)
+	}
+	if n := c.Counters(); n.Failed != 0 {
+		t.Errorf("counted as a failure of the router: %+v", n)
+	}
+}
+
+func TestTokenIsSent(t *testing.T) {
+	got := make(chan string, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header.Get("Authorization")
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = w.Write([]byte(`{"error":{"code":"unauthorized","message":"no"}}`))
+	}))
+	defer s.Close()
+	c := newClient(t, func(o *client.Options) { o.Token = "secret" }, s.URL)
+	_, err := c.Serve(t.Context(), "b", client.Query{Level: "eventual"})
+	var e *client.Error
+	if !errors.As(err, &e) || e.Status != 401 || <-got != "Bearer secret" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNewReportsEverythingWrong(t *testing.T) {
+	_, err := client.New(client.Options{URLs: []string{"ftp://x", "%"}, Timeout: -1})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, part := range []string{"ftp://x", "%", "Timeout"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not tell of %q", err, part)
+		}
+	}
+	if _, err := client.New(client.Options{}); err == nil {
+		t.Error("accepted without a router")
+	}
+}
