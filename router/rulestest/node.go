@@ -25,15 +25,15 @@ type node struct {
 	// after so many others: between its snapshot and its look-ups.
 	evictUnder, evictAfter int
 
-	on    bool // it has read a checkpoint
-	at    int  // messages read
-	last  uint64
+	on   bool // it has read a checkpoint
+	at   int  // messages read
+	last uint64
 	// target is the stream's end when the router began to read it.
 	target int
-	blind bool
-	tick  uint64
-	seen  [numServers]int // states read
-	def   int             // definitions read
+	blind  bool
+	tick   uint64
+	seen   [numServers]int // states read
+	def    int             // definitions read
 	// held is what the newest state of each server that it took says.
 	held [numServers]posted
 	// written is what the stream gave to the index, so that a restart finds

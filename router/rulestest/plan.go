@@ -35,6 +35,11 @@ func (w *world) begin(x int8, b byte) bool {
 			said.lostTxs |= one(id)
 		}
 	})
+	for _, e := range s.binlog { // a server that still had it is the primary now
+		if !e.empty || w.txs[e.tx].empty {
+			said.lostTxs &^= one(e.tx)
+		}
+	}
 	said.everLost = l.everLost | newly | said.lost
 	passed := l.delivered &^ said.lost
 	if ended {
@@ -58,8 +63,7 @@ func (w *world) begin(x int8, b byte) bool {
 	if !ended {
 		p.todo = append(p.todo, item{kind: itemCheckpoint})
 	}
-	p.lookUp, p.lookedUp, p.def = true, s.executed, w.defOn(s)
-	w.defsPosted = append(w.defsPosted, p.def)
+	p.lookUp = true
 	w.say("the writer of %s begins timeline %d: new history %v, newly lost %s", name(x), l.timeline, ended, newly.print("g"))
 	if b&4 != 0 { // it takes its time
 		return true

@@ -108,6 +108,14 @@ func (w *world) check(q *ask, visible set) {
 	w.checkLost(q, visible)
 }
 
+// givenAgain tells whether the primary has given the GTID of a lost transaction
+// to another. Until the stream brings that one, sets can't tell the two apart
+// (rules §11.2).
+func (w *world) givenAgain(t *transaction) bool {
+	p := w.primary()
+	return p >= 0 && (w.servers[p].owned | w.servers[p].executed).has(t.slot)
+}
+
 // checkLost looks for rows of the key that show what is no more.
 func (w *world) checkLost(q *ask, visible set) {
 	if !q.keyed {
@@ -115,7 +123,7 @@ func (w *world) checkLost(q *ask, visible set) {
 	}
 	for n := range int8(len(w.txs)) {
 		t := &w.txs[n]
-		if !t.lost || t.lostAt == 0 || t.lostAt > q.mark || !t.touches(q.key) || !visible.has(n) || !q.executed.has(t.slot) {
+		if !t.lost || t.lostAt == 0 || t.lostAt > q.mark || !t.touches(q.key) || !visible.has(n) || !q.executed.has(t.slot) || w.givenAgain(t) {
 			continue
 		}
 		if w.servers[q.server].holds[t.slot] == n && w.onTop(visible, n, q.key) {
