@@ -46,7 +46,9 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 // records that it wrote to the announcement's version: nobody knows what the
 // rows show until everything up to there is confirmed.
 func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
-	gone := a.Lost.Union(a.NewlyLost)
+	// What was lost and given again is part of H when a history has just begun
+	// with it (rules §11.2): it was read from the primary, and comes no more.
+	gone := a.Lost.Union(a.NewlyLost.Subtract(ix.h.Set()))
 	if !gone.IsEmpty() && rule(ruleLostLeaves) {
 		ix.d.Remove(gone)
 		ix.h.Remove(gone)
@@ -79,7 +81,9 @@ func (ix *Index) setGroups(list []event.GroupColumn) {
 			schema, table = key.FoldName(schema), key.FoldName(table)
 		}
 		scopes := ix.hasher.Table(schema, table)
-		m[scopes.Group(key.FoldName(g.Column)).AllRows] = g.Before
+		column := scopes.Group(key.FoldName(g.Column)).AllRows
+		m[column] = g.Before
+		ix.widenOpen(column, g.Before)
 	}
 	ix.groups, ix.groupList = m, list
 }

@@ -50,3 +50,15 @@ func (ix *Index) dropXA(xid string) {
 		ix.pending.xa(xid)
 	}
 }
+
+// widenOpen adds a group column to what XA transactions write that were prepared
+// before it was announced: their values of it were not recorded, and their commit
+// comes behind everything that is known to lack them (rules §3.1, §5.1).
+func (ix *Index) widenOpen(column key.Digest, before gtid.Set) {
+	for xid, x := range ix.open {
+		if before.Contains(x.gtid) && !slices.Contains(x.scopes, column) {
+			x.scopes = append(slices.Clip(x.scopes), column)
+			ix.pending.xa(xid)
+		}
+	}
+}

@@ -64,9 +64,9 @@ func (q *question) explain(i int, v verdict, ans *Answer) {
 			}
 		}
 	case ReasonSessionBehind:
-		need = q.floor.Subtract(c).Subtract(q.lost)
+		need = q.floor.Subtract(c).Subtract(q.lostFloor)
 	case ReasonWriteUnseen:
-		need = q.unseen(i).Subtract(q.lost)
+		need = q.unseen(i).Subtract(q.lostFloor)
 	case ReasonBelowHorizon:
 		need = q.horizon.Subtract(c).Subtract(q.lost)
 		if v.stage == stageHorizon && v.detail != "" {

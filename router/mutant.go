@@ -31,6 +31,7 @@ const (
 	ruleShortcutOneRow                 // §7 key: own record's GTID suffices for one row only
 	ruleShortcutFailover               // §7 key: and only with no failover newer than the prefix
 	ruleDropAfter                      // §7: a GTID that never happened leaves F only by an E begun after the request
+	ruleLostAfter                      // §10: a lost GTID leaves F only by an E begun after the request
 	ruleRetryMoved                     // P2: records that moved on are looked up again
 	numRules
 )
@@ -39,7 +40,7 @@ var ruleNames = [numRules]string{
 	"ready", "alive", "lease", "role", "ineligible", "table_excluded", "no_keys_taint", "staleness",
 	"primary", "primary_lease", "strong", "session_floor", "strong_floor", "watermark", "horizon",
 	"group_horizon", "unseen", "unknown_table", "schema_changed", "own_record", "wide_record",
-	"shortcut_one_row", "shortcut_failover", "drop_after", "retry_moved",
+	"shortcut_one_row", "shortcut_failover", "drop_after", "lost_after", "retry_moved",
 }
 
 // RuleNames lists the named checks of a decision, in the order in which the

@@ -38,6 +38,12 @@ type question struct {
 	// to be worked out; see settleFloor.
 	floor     gtid.Set
 	floorLost bool
+	// lostFloor is what F need not be waited for because it is lost. A floor does
+	// not tell of which timeline it is, and a lost GTID may have been given again
+	// to the very write that the caller names: only an E begun after the request
+	// that does not show it tells the two apart (rules §10, [M]). The index takes
+	// out of lost what a counted E shows.
+	lostFloor gtid.Set
 
 	keys    []coveredKey
 	allKeys verdict // a no that holds for every server, by reason of the keys
@@ -82,7 +88,7 @@ func (q *question) begin(r *Router, snap Snapshot, req *Request, level Level, no
 // release drops what would keep a snapshot or a request alive.
 func (q *question) release() {
 	q.r, q.req, q.snap, q.shown = nil, nil, nil, nil
-	q.lost, q.horizon, q.floor = gtid.Set{}, gtid.Set{}, gtid.Set{}
+	q.lost, q.horizon, q.floor, q.lostFloor = gtid.Set{}, gtid.Set{}, gtid.Set{}, gtid.Set{}
 	clear(q.keys[:cap(q.keys)])
 	q.keys = q.keys[:0]
 	q.allKeys = verdict{}
@@ -126,11 +132,14 @@ func (l Level) usesFloor() bool { return l == LevelSession || l == LevelKey || l
 // nor H nor in an E begun after the request (rules §7). Only such an E counts:
 // an older one does not know writes that were acknowledged since.
 func (q *question) settleFloor() {
-	q.floor, q.floorLost = q.req.Floor, false
+	q.floor, q.floorLost, q.lostFloor = q.req.Floor, false, gtid.Set{}
 	if q.floor.IsEmpty() || !q.level.usesFloor() {
 		return
 	}
 	e, at := q.snap.CountedE()
+	if at != 0 && (at >= q.arrived || !rule(ruleLostAfter)) {
+		q.lostFloor = q.lost
+	}
 	if at == 0 || rule(ruleDropAfter) && at < q.arrived {
 		return
 	}
@@ -148,10 +157,10 @@ func (q *question) floorWithin(i int) bool {
 	if c.ContainsSet(q.floor) {
 		return true
 	}
-	if !q.lost.Overlaps(q.floor) {
+	if !q.lostFloor.Overlaps(q.floor) {
 		return false
 	}
-	if !c.ContainsSet(q.floor.Subtract(q.lost)) {
+	if !c.ContainsSet(q.floor.Subtract(q.lostFloor)) {
 		return false
 	}
 	q.floorLost = true
@@ -168,7 +177,7 @@ func (q *question) floorSeen(i int) bool {
 	if rest.IsEmpty() {
 		return true
 	}
-	if !q.lost.ContainsSet(rest) {
+	if !q.lostFloor.ContainsSet(rest) {
 		return false
 	}
 	q.floorLost = true

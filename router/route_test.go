@@ -67,7 +67,7 @@ func TestRouteTargets(t *testing.T) {
 			w.ConfirmedSets[0] = mustSet(t, uuidA+":1-101")
 			w.Behind(t, 1, "1-40", 40)
 		}, "app.posts/42 floor=" + uuidA + ":101", "a yes write_unseen"},
-		{"the floor is lost", func(w *routertest.World) { w.LostSet = mustSet(t, uuidC+":7") }, "level=strong floor=" + uuidC + ":7", "a yes strong"},
+		{"the floor is lost", func(w *routertest.World) { w.LostSet = mustSet(t, uuidC+":7") }, "level=strong floor=" + uuidC + ":7 arrived=-100ms", "a yes strong"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := healthy(t)
@@ -362,9 +362,9 @@ func TestFloorLostIsTold(t *testing.T) {
 	w.LostSet = mustSet(t, uuidC+":7")
 	r := newRouter(t, w)
 	for ask, want := range map[string]bool{
-		"level=session floor=" + uuidC + ":7":               true,
-		"app.posts/1 floor=" + uuidA + ":5," + uuidC + ":7": true,
-		"app.posts/1 floor=" + uuidA + ":5":                 false,
+		"level=session floor=" + uuidC + ":7 arrived=-100ms":               true,
+		"app.posts/1 floor=" + uuidA + ":5," + uuidC + ":7 arrived=-100ms": true,
+		"app.posts/1 floor=" + uuidA + ":5":                                false,
 	} {
 		req := parseAsk(t, ask)
 		var ans router.Answer

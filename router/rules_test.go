@@ -133,7 +133,10 @@ func decisions() []decision {
 		}, "app.posts/42 floor=" + uuidA + ":10:60:90", "yes applied", ""},
 		{"§10 a lost part of F is not waited for", func(t testing.TB, w *routertest.World) {
 			w.LostSet = mustSet(t, uuidA+":101")
-		}, "app.posts/42 floor=" + uuidA + ":90:101", "yes applied", ""},
+		}, "app.posts/42 floor=" + uuidA + ":90:101 arrived=-100ms", "yes applied", ""},
+		{"§10 a lost GTID may have been given again since an older E", func(t testing.TB, w *routertest.World) {
+			w.LostSet = mustSet(t, uuidA+":101")
+		}, "app.posts/42 floor=" + uuidA + ":90:101", "no write_unseen wait", ""},
 		{"§7 a GTID that is not in an older E stays in F", nil, "app.posts/42 floor=" + uuidA + ":101", "no write_unseen wait", ""},
 		{"§7 a GTID in no E begun after the request never happened", nil, "app.posts/42 floor=" + uuidA + ":101 arrived=-100ms", "yes applied", ""},
 		{"§7 a GTID in an E begun after the request did happen", func(t testing.TB, w *routertest.World) {
@@ -187,7 +190,7 @@ func decisions() []decision {
 		{"§7 session: F not confirmed", behind(1, "1-40", 40), "level=session floor=" + uuidA + ":41", "no session_behind primary", ""},
 		{"§7 session: F confirmed or lost", func(t testing.TB, w *routertest.World) {
 			w.LostSet = mustSet(t, uuidC+":5")
-		}, "level=session floor=" + uuidA + ":90," + uuidC + ":5", "yes applied", ""},
+		}, "level=session floor=" + uuidA + ":90," + uuidC + ":5 arrived=-100ms", "yes applied", ""},
 		{"§7 session: an empty floor is a floor", nil, "level=session floor=", "yes applied", ""},
 		{"§7 session: never happened", nil, "level=session floor=" + uuidA + ":101 arrived=-100ms", "yes applied", ""},
 		{"§7 session: may have happened", nil, "level=session floor=" + uuidA + ":101", "no session_behind wait", ""},

@@ -138,12 +138,30 @@ func (w *world) checkAnswer(q *ask, ans *router.Answer) {
 		w.fail(PropertyEpoch, "%s", q)
 	case q.bounded && (ans.Staleness < 0 || int64(ans.Staleness) > q.bound*stepNanos):
 		w.fail(PropertyBound, "staleness %v, bound %d steps; %s", ans.Staleness, q.bound, q)
+	case !s.up && w.now-s.downAt > leaseSteps:
+		w.fail(PropertyLease, "down since %d; %s", s.downAt, q)
+	case w.promises(q.level) && w.routers[q.node].at < w.routers[q.node].target:
+		w.fail(PropertyReady, "at message %d of %d; %s", w.routers[q.node].at, w.routers[q.node].target, q)
+	case w.promises(q.level) && w.noPrimary():
+		w.fail(PropertyPrimary, "%s", q)
+	case q.keyed && (ans.WatermarkAge < 0 || int64(ans.WatermarkAge) > markSteps*stepNanos):
+		w.fail(PropertyWatermark, "its age is %v; %s", ans.WatermarkAge, q)
 	case q.level == router.LevelStrong && !s.primary && w.now-s.demotedAt > leaseSteps:
 		w.fail(PropertyStrong, "%s", q)
 	}
 	if p := w.primary(); !s.primary && p >= 0 && !w.servers[p].executed.within(s.executed) {
 		w.stats.Lagging++
 	}
+}
+
+func (w *world) promises(l router.Level) bool {
+	return l == router.LevelKey || l == router.LevelSession || l == router.LevelStrong
+}
+
+// noPrimary tells whether the primary has been down for longer than the lease.
+func (w *world) noPrimary() bool {
+	p := w.primary()
+	return p >= 0 && !w.servers[p].up && w.now-w.servers[p].downAt > leaseSteps
 }
 
 // answer decides one of the open questions.
@@ -240,8 +258,9 @@ func (w *world) wrote() bool {
 	return false
 }
 
-// audit asks everything at once and compares with what the server shows now.
-func (w *world) audit(node, x int, evict int) bool {
+// audit asks everything at once and compares with what the server shows now: as
+// if the questions had arrived before the newest counted probe began, or now.
+func (w *world) audit(node, x int, evict int, now bool) bool {
 	n := w.routers[node]
 	s := &w.servers[x]
 	_, at := n.ix.Snapshot().CountedE()
@@ -249,7 +268,11 @@ func (w *world) audit(node, x int, evict int) bool {
 		return false
 	}
 	arrived := at/stepNanos - n.offset
-	n.evictUnder = evict
+	if now {
+		arrived = w.now
+	}
+	n.evictUnder, n.evictAfter = evict, int(w.now)%8
+	defer func() { n.evictUnder = 0 }()
 	for session := int8(-1); session < numSessions; session++ {
 		for _, level := range [...]router.Level{router.LevelKey, router.LevelSession, router.LevelStrong, router.LevelBounded} {
 			for k := range int8(numKeys) {

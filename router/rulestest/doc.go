@@ -16,6 +16,16 @@
 // Time is a count of steps. Each router reads it from a clock of its own. The
 // properties are listed at [Property].
 //
+// TestRules plays 20,000 runs; -rules.runs=2000000 -rules.seed=7 plays others. A
+// failure prints the shrunk run, what happened in it, and its bytes for
+// -rules.play. TestHunts draws runs as the mutation guard does. FuzzRules lets
+// the fuzzer draw them. TestMutantsDie builds index and router with switchable
+// rules (build tag mutants) and demands that each rule, left out, gives a wrong
+// answer in its trace under testdata/traces, or in some random run:
+// go test -tags mutants -run TestMutants -rules.record writes traces anew where
+// they no longer do. Traces named found_ are violations that the runs found in
+// the product or in its rules.
+//
 // Not modelled: how keys fold, clients' timeouts, the wire forms, torn batches
 // of a store, several tables. Those have tests where they live.
 package rulestest

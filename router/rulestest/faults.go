@@ -212,7 +212,7 @@ func (w *world) rollback() bool {
 func (w *world) purge(x int, b byte) bool {
 	s := &w.servers[x]
 	n := s.purged + 1 + pick(3, b)
-	if !s.up || n > len(s.binlog) {
+	if !s.up || n > len(s.binlog) || !s.previousGTIDs(n).within(s.executed) {
 		return false
 	}
 	if !s.primary {

@@ -108,6 +108,13 @@ func (w *world) healthy(x, p int) bool {
 	// A GTID under which something was lost has to be shown again, and can't be
 	// when its binlog is gone (rules §1).
 	t := &w.tailers[x]
+	// Nor can one that is empty, when a new history began without telling that
+	// the primary's is empty too.
+	for _, e := range s.binlog {
+		if e.empty && !(t.base | t.shown | t.ids.empty).has(e.slot) && t.ids.ids[e.slot] == nothing {
+			return false
+		}
+	}
 	return t.everLost&s.executed&(s.purgedSet()|s.executed&^s.previousGTIDs(len(s.binlog))) == 0
 }
 

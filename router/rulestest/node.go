@@ -21,17 +21,19 @@ type node struct {
 	ix          *index.Index
 	rt          *router.Router
 	ans         router.Answer
-	// evictUnder makes the index forget while a decision is looking: between its
-	// snapshot and its look-ups.
-	evictUnder int
+	// evictUnder makes the index forget records under the decision that comes
+	// after so many others: between its snapshot and its look-ups.
+	evictUnder, evictAfter int
 
-	on    bool // it has read a checkpoint
-	at    int  // messages read
-	last  uint64
-	blind bool
-	tick  uint64
-	seen  [numServers]int // states read
-	def   int             // definitions read
+	on   bool // it has read a checkpoint
+	at   int  // messages read
+	last uint64
+	// target is the stream's end when the router began to read it.
+	target int
+	blind  bool
+	tick   uint64
+	seen   [numServers]int // states read
+	def    int             // definitions read
 	// held is what the newest state of each server that it took says.
 	held [numServers]posted
 	// written is what the stream gave to the index, so that a restart finds
@@ -87,8 +89,11 @@ func (n *node) steps(age time.Duration) int64 { return n.w.now - int64(age)/step
 func (n *node) view() router.Snapshot {
 	s := n.ix.Snapshot()
 	if n.evictUnder > 0 {
-		n.evict(n.evictUnder)
-		n.evictUnder = 0
+		if n.evictAfter--; n.evictAfter < 0 {
+			k := n.evictUnder
+			n.evictUnder = 0
+			n.evict(k)
+		}
 	}
 	return s
 }
@@ -131,6 +136,7 @@ func (n *node) feed(f fed) {
 			n.w.fail(PropertyStream, "router %d can not start at message %d: %v", n.id, f.seq, err)
 		}
 		n.on, n.written, n.saved = true, nil, 0
+		n.target = len(n.w.stream.messages)
 	} else if err := n.ix.Writes(f.seq, m.ev); err != nil {
 		n.w.fail(PropertyStream, "router %d refuses message %d: %v", n.id, f.seq, err)
 	}
@@ -202,6 +208,7 @@ func (w *world) restart(n *node, warm bool) bool {
 		}
 	}
 	n.saved = len(n.written)
+	n.ix.CaughtUp(uint64(len(w.stream.messages)), true)
 	return true
 }
 
@@ -209,10 +216,12 @@ func (w *world) restart(n *node, warm bool) bool {
 // newest.
 func (w *world) takeState(n *node, x int, b byte) bool {
 	at := min(n.seen[x], len(w.states[x]))
-	if n.blind || at == len(w.states[x]) {
+	switch {
+	case n.blind || len(w.states[x]) == 0:
 		return false
-	}
-	if b&3 == 0 {
+	case at == len(w.states[x]) && b < 250:
+		return false
+	case b&3 == 0 || at == len(w.states[x]): // the newest; again, after a reconnect
 		at = len(w.states[x]) - 1
 	}
 	p := w.states[x][at]

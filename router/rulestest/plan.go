@@ -35,6 +35,11 @@ func (w *world) begin(x int8, b byte) bool {
 			said.lostTxs |= one(id)
 		}
 	})
+	for _, e := range s.binlog { // a server that still had it is the primary now
+		if !e.empty || w.txs[e.tx].empty {
+			said.lostTxs &^= one(e.tx)
+		}
+	}
 	said.everLost = l.everLost | newly | said.lost
 	passed := l.delivered &^ said.lost
 	if ended {
@@ -48,6 +53,7 @@ func (w *world) begin(x int8, b byte) bool {
 		c := newLedger() // the first checkpoint of a history (rules §5.3)
 		c.history, c.delivered, c.lost, c.lostTxs, c.everLost = said.history, s.executed, said.lost, said.lostTxs, said.everLost
 		c.lossAt, c.groups, c.before = old.lossAt, said.groups, said.before
+		c.empty = old.empty & s.executed &^ newly
 		p.todo = append(p.todo, w.checkpointItem(&c))
 	}
 	p.todo = append(p.todo, item{kind: itemAnnouncement, ev: w.announcement(&said, newly), ledger: &said, newly: newly})
@@ -57,8 +63,7 @@ func (w *world) begin(x int8, b byte) bool {
 	if !ended {
 		p.todo = append(p.todo, item{kind: itemCheckpoint})
 	}
-	p.lookUp, p.lookedUp, p.def = true, s.executed, w.defOn(s)
-	w.defsPosted = append(w.defsPosted, p.def)
+	p.lookUp = true
 	w.say("the writer of %s begins timeline %d: new history %v, newly lost %s", name(x), l.timeline, ended, newly.print("g"))
 	if b&4 != 0 { // it takes its time
 		return true

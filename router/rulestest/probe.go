@@ -77,13 +77,14 @@ func (w *world) stateStepsBack(x int) bool {
 	return true
 }
 
-// cycle is what a tailer does again and again, in a row.
+// cycle is what a tailer does again and again, in a row. The lower bits of skip
+// leave routers out, bit 3 the stream.
 func (w *world) cycle(x int, skip byte) bool {
 	w.connect(x)
 	w.connect(x)
 	w.see(x)
 	for range 4 {
-		if !w.followStream(x, 255) {
+		if skip&8 != 0 || !w.followStream(x, 255) {
 			break
 		}
 		w.now++

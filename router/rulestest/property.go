@@ -16,6 +16,16 @@ const (
 	PropertyFloor Property = "a write of the reader's floor is not shown"
 	// PropertyEpoch: a yes never speaks of data that were replaced (rules §6.3).
 	PropertyEpoch Property = "a yes for a server that was rebuilt meanwhile"
+	// PropertyLease: a yes speaks of a server that was there within the lease (P3).
+	PropertyLease Property = "a yes for a server that has been down for longer than the lease"
+	// PropertyWatermark: at level key the watermark is within its bound (P3).
+	PropertyWatermark Property = "the watermark is too old"
+	// PropertyReady: a router that has not read what the stream had when it began
+	// answers nothing that promises something (P3).
+	PropertyReady Property = "a promise of a router that is not caught up"
+	// PropertyPrimary: nothing is promised when no primary was there within the
+	// lease (rules §7).
+	PropertyPrimary Property = "a promise although there has been no primary for longer than the lease"
 	// PropertyBound: within the staleness that the answer tells nothing older is
 	// missing, and the staleness is within the bound.
 	PropertyBound Property = "the server is staler than the answer says"
@@ -98,6 +108,14 @@ func (w *world) check(q *ask, visible set) {
 	w.checkLost(q, visible)
 }
 
+// givenAgain tells whether the primary has given the GTID of a lost transaction
+// to another. Until the stream brings that one, sets can't tell the two apart
+// (rules §11.2).
+func (w *world) givenAgain(t *transaction) bool {
+	p := w.primary()
+	return p >= 0 && (w.servers[p].owned | w.servers[p].executed).has(t.slot)
+}
+
 // checkLost looks for rows of the key that show what is no more.
 func (w *world) checkLost(q *ask, visible set) {
 	if !q.keyed {
@@ -105,7 +123,7 @@ func (w *world) checkLost(q *ask, visible set) {
 	}
 	for n := range int8(len(w.txs)) {
 		t := &w.txs[n]
-		if !t.lost || t.lostAt == 0 || t.lostAt > q.mark || !t.touches(q.key) || !visible.has(n) || !q.executed.has(t.slot) {
+		if !t.lost || t.lostAt == 0 || t.lostAt > q.mark || !t.touches(q.key) || !visible.has(n) || !q.executed.has(t.slot) || w.givenAgain(t) {
 			continue
 		}
 		if w.servers[q.server].holds[t.slot] == n && w.onTop(visible, n, q.key) {

@@ -15,6 +15,7 @@ var (
 	stepsFlag = flag.Int("rules.steps", defaultSteps, "steps of each run")
 	seedFlag  = flag.Uint64("rules.seed", 1, "seed of TestRules")
 	allFlag   = flag.Bool("rules.all", false, "go on after a violation, and show one of each property")
+	huntFlag  = flag.Int("rules.hunts", 1, "factor of the runs of TestHunts")
 	playFlag  = flag.String("rules.play", "", "a run in hex that TestPlay plays and prints")
 )
 

@@ -86,6 +86,7 @@ func Report(r Run, o Options) string {
 		b.WriteString(line)
 		b.WriteByte('\n')
 	}
+	b.WriteString(r.Text())
 	fmt.Fprintf(&b, "play it again with: -rules.play=%x\n", r.Bytes())
 	return b.String()
 }

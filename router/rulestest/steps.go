@@ -56,6 +56,9 @@ const (
 	KindFlow
 	KindWork
 	KindQuery
+	KindCommit
+	KindFailover
+	KindSettle
 	NumKinds
 )
 
@@ -84,8 +87,8 @@ func kindTable() *[NumKinds]kindInfo {
 	return &[NumKinds]kindInfo{
 		KindWrite:       always("write", 9, func(w *world, a, b, c byte) bool { return w.write(a, b, c) }),
 		KindAdvance:     always("advance", 30, func(w *world, a, b, c byte) bool { return w.advance(server3(a), b) }),
-		KindAcknowledge: always("acknowledge", 8, func(w *world, a, b, c byte) bool { return w.acknowledge(a) }),
-		KindWrote:       always("wrote", 5, func(w *world, a, b, c byte) bool { return w.wrote() }),
+		KindAcknowledge: always("acknowledge", 10, func(w *world, a, b, c byte) bool { return w.acknowledge(a) }),
+		KindWrote:       always("wrote", 7, func(w *world, a, b, c byte) bool { return w.wrote() }),
 		KindReceive:     always("receive", 14, func(w *world, a, b, c byte) bool { return w.receive(server3(a)) }),
 		KindApply:       always("apply", 14, func(w *world, a, b, c byte) bool { return w.apply(server3(a), b) }),
 		KindCrash:       with(FeatureCrash, "crash", 1, func(w *world, a, b, c byte) bool { return w.crash(server3(a), b, c) }),
@@ -143,6 +146,9 @@ func kindTable() *[NumKinds]kindInfo {
 		KindCycle:     always("cycle", 22, func(w *world, a, b, c byte) bool { return w.cycle(server3(a), b) }),
 		KindFlow:      always("flow", 16, func(w *world, a, b, c byte) bool { return w.flow(a, b, c) }),
 		KindWork:      always("work", 14, func(w *world, a, b, c byte) bool { return w.work(server3(a), b, c) }),
+		KindCommit:    always("commit", 8, func(w *world, a, b, c byte) bool { return w.commit(a, b, c) }),
+		KindFailover:  with(FeaturePromote, "failover", 1, func(w *world, a, b, c byte) bool { return w.failover(server3(a), b, c) }),
+		KindSettle:    always("settle", 8, func(w *world, a, b, c byte) bool { return w.settle(a) }),
 		KindQuery:     always("query", 14, func(w *world, a, b, c byte) bool { return w.query(a, b, c) }),
 	}
 }
@@ -164,7 +170,7 @@ func (w *world) auditStep(a, b, c byte) bool {
 	if w.features.has(FeatureEvict) && c > 200 {
 		evict = 1 + pick(2, c)
 	}
-	return w.audit(w.node(a), server3(b), evict)
+	return w.audit(w.node(a), server3(b), evict, c&1 == 1)
 }
 
 // flow publishes what there is, and lets a router read it.
@@ -182,6 +188,9 @@ func (w *world) flow(a, b, c byte) bool {
 
 // work lets a server do what it has to do.
 func (w *world) work(x int, b, c byte) bool {
+	for range b >> 6 { // several wait in the relay log, and may overtake
+		w.receive(x)
+	}
 	for i := range 2 + b&7 {
 		w.now += 4
 		w.advance(x, i)
@@ -204,4 +213,76 @@ func (w *world) query(a, b, c byte) bool {
 		w.cycle(int(p), 0)
 	}
 	return w.answer(byte(i))
+}
+
+// commit takes a transaction from its beginning to its client.
+func (w *world) commit(a, b, c byte) bool {
+	if !w.write(a, b, c) {
+		return false
+	}
+	p := int(w.primary())
+	for range 3 {
+		w.now++
+		w.advance(p, byte(len(w.servers[p].inFlight)-1))
+	}
+	w.now++
+	w.acknowledge(c)
+	if c&4 != 0 {
+		w.now++
+		w.wrote()
+	}
+	return true
+}
+
+// failover stops the primary and makes another server it.
+func (w *world) failover(x int, b, c byte) bool {
+	p := w.primary()
+	if p < 0 || p == int8(x) || !w.servers[x].up {
+		return false
+	}
+	if w.features.has(FeatureCrash) && b&1 == 0 {
+		w.crash(int(p), b, c)
+	} else {
+		for i := range byte(9) {
+			w.advance(int(p), 0)
+			w.advance(x, i)
+			w.receive(x)
+			w.apply(x, 0)
+		}
+	}
+	w.now++
+	return w.promote(x, c)
+}
+
+// settle lets all of Tidegate do its work once, while the servers stand still.
+func (w *world) settle(skip byte) bool {
+	for x := range w.servers {
+		w.start(x)
+	}
+	w.settleRelay()
+	for x := range w.servers {
+		if skip>>uint(x)&1 == 0 {
+			w.cycle(x, skip>>4)
+		}
+	}
+	for range 6 {
+		w.now++
+		w.publish(0, 0)
+	}
+	for i, n := range w.routers {
+		if skip>>uint(4+i)&1 == 1 {
+			continue
+		}
+		w.sendTick(n)
+		for range 12 {
+			w.read(n, 0)
+		}
+		w.define(n)
+	}
+	for x := range w.servers {
+		if skip>>uint(x)&1 == 0 {
+			w.cycle(x, skip>>4)
+		}
+	}
+	return true
 }

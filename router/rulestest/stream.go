@@ -63,6 +63,9 @@ func (w *world) stepBack(b byte) bool {
 	}
 	w.say("WRITES steps back from %d messages to %d", len(w.stream.messages), n)
 	w.stream.messages = w.stream.messages[:n:n]
+	for _, r := range w.routers {
+		r.target = min(r.target, n)
+	}
 	return true
 }
 

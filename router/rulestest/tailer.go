@@ -1,6 +1,10 @@
 package rulestest
 
-import "tidegate/cdc/event"
+import (
+	"slices"
+
+	"tidegate/cdc/event"
+)
 
 // posted is a state of a server in STATE, with what it says in the terms of this
 // world.
@@ -46,7 +50,10 @@ type taint struct {
 	all    bool
 	gtid   int8
 	errant bool
-	reason string
+	// identity: the stream had another transaction under the GTID. It may have
+	// been one that was lost since.
+	identity bool
+	reason   string
 }
 
 // saved is what the newest published state tells a tailer that starts anew.
@@ -184,12 +191,13 @@ func (w *world) applyLosses(x int) {
 	if t.ids.history == t.history && t.ids.lossAt == t.lossSeen {
 		return
 	}
-	again := t.ids.everLost & (t.base | t.shown)
-	t.everLost |= t.ids.everLost
-	t.base &^= again
+	again := t.ids.everLost &^ t.everLost
+	t.everLost |= again
+	t.base &^= t.everLost
 	t.shown &^= again
-	if again != 0 {
-		t.read, t.pending = 0, nil // its binlog has to be read again
+	if again != 0 { // its binlog has to be read again
+		t.read, t.pending = 0, nil
+		t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.identity && again.has(x.gtid) })
 	}
 	t.history, t.lossSeen = t.ids.history, t.ids.lossAt
 }
@@ -257,8 +265,11 @@ func (w *world) compareOne(x int, e *entry) bool {
 	}
 	switch {
 	case id >= 0 && w.txs[id].commit != e.commit:
+		if !w.txs[id].lost {
+			s.dirty = true // a real taint, until it is rebuilt
+		}
 		if !s.primary { // there it is a reuse, which the writer handles (rules §11.2)
-			t.taint(taint{all: true, gtid: g, reason: "another transaction under this GTID"})
+			t.taint(taint{all: true, identity: true, gtid: g, reason: "another transaction under this GTID"})
 		}
 		return true
 	case identified:
@@ -291,7 +302,7 @@ func (w *world) isLost(l *ledger, e *entry) bool {
 
 func (t *tracker) taint(x taint) {
 	for _, have := range t.taints {
-		if have.all == x.all && have.errant == x.errant {
+		if have.all == x.all && have.errant == x.errant && have.identity == x.identity && (!x.identity || have.gtid == x.gtid) {
 			return
 		}
 	}

@@ -116,7 +116,7 @@ func newWorld(r Run, traced bool) *world {
 	for i := range w.servers {
 		w.cycle(i, 0)
 	}
-	for range 4 {
+	for range 5 {
 		w.publish(0, 0)
 	}
 	for _, n := range w.routers {

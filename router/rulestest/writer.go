@@ -12,11 +12,11 @@ type writer struct {
 	groups bool
 	led    ledger
 	todo   []item
-	// lookedUp is the set that its tail has to pass before the definition that it
-	// looked up counts (rules §4.4); 0: nothing is waited for.
-	lookedUp set
-	lookUp   bool
-	def      int8
+	// A look-up of the definition is due once lookAfter is executed; it counts
+	// once the tail has passed lookedUp (rules §4.4).
+	lookUp, looked      bool
+	lookAfter, lookedUp set
+	def                 int8
 }
 
 // publish is one step of the writer.
@@ -40,7 +40,12 @@ func (w *world) publish(a, b byte) bool {
 		}
 		return w.sent(it)
 	}
-	if p.lookUp && p.lookedUp.within(p.led.delivered) {
+	if p.lookUp && !p.looked && p.lookAfter.within(s.executed) {
+		p.looked, p.lookedUp, p.def = true, s.executed, w.defOn(s)
+		w.defsPosted = append(w.defsPosted, p.def)
+		return true
+	}
+	if p.lookUp && p.looked && p.lookedUp.within(p.led.delivered) {
 		p.lookUp = false
 		ev := &event.Definitions{Defs: []event.DefRef{{Table: w.v.any, Version: w.v.defs[p.def].Version}}}
 		return w.sent(item{kind: itemDefinitions, ev: ev, def: p.def})
@@ -114,6 +119,7 @@ func (w *world) publishNext(s *server, a, b byte) bool {
 			continue
 		}
 		if i < s.purged {
+			p.lookUp, p.looked, p.lookAfter = true, false, one(e.slot)
 			return w.sent(w.purgedItem(one(e.slot)))
 		}
 		if next = append(next, e.tx); len(next) == 2 {
@@ -126,6 +132,7 @@ func (w *world) publishNext(s *server, a, b byte) bool {
 	n := next[0]
 	t := &w.txs[n]
 	if w.features.has(FeatureHoles) && a > 225 && l.half == nothing {
+		p.lookUp, p.looked, p.lookAfter = true, false, one(t.slot) // who knows what it changed
 		return w.sent(w.holeItem(n, b&2 != 0 || t.empty))
 	}
 	if t.big {
@@ -135,10 +142,10 @@ func (w *world) publishNext(s *server, a, b byte) bool {
 		}
 		return w.sent(item{kind: itemLastChunk, tx: n, ev: last})
 	}
-	if t.ddl {
+	if len(w.event(n).Defs) > 0 && w.defsPosted[len(w.defsPosted)-1] != t.def {
 		w.defsPosted = append(w.defsPosted, t.def)
-		p.lookUp = false
 	}
+	p.lookUp = p.lookUp && !t.ddl // the event tells more
 	items := []item{{kind: itemTransaction, tx: n, ev: w.event(n)}}
 	if len(next) > 1 && b&1 == 1 && !w.txs[next[1]].big && !w.txs[next[1]].ddl {
 		items = append(items, item{kind: itemTransaction, tx: next[1], ev: w.event(next[1])})

@@ -1,0 +1,34 @@
+package index_test
+
+import (
+	"testing"
+
+	"tidegate/cdc/event"
+	"tidegate/index"
+)
+
+// TestRule11Reuse: when GTIDs were given again, a history begins with everything
+// that the primary has executed as its horizon. The announcement behind it names
+// the reused ones as newly lost, and they stay in H all the same: nothing brings
+// them again, and without them no E would ever be within D and H (found by
+// router/rulestest).
+func TestRule11Reuse(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.write(tx("a:11", 1), tx("a:12", 2))
+	w.newTick()
+	w.state("a", "a:1-12")
+	// sync_binlog=0: a:11 and a:12 are lost, a:11 is given again.
+	cp := &event.Checkpoint{History: 2, Delivered: set(t, "a:1-11")}
+	w.write(cp, &event.Announcement{
+		Server: "a", ServerUUID: uuidA, Epoch: 2, History: 2, Executed: set(t, "a:1-11"),
+		Lost: set(t, "a:12"), NewlyLost: set(t, "a:11-12"),
+	})
+	w.wantSet("H", w.snap().Horizon(), "a:1-11")
+	w.wantSet("D", w.snap().Delivered(), "a:1-11")
+	w.wantSet("lost", w.snap().Lost(), "a:12")
+	tick := w.newTick()
+	w.state("a", "a:1-11", func(s *event.ServerState) { s.Epoch, s.History = 2, 2 })
+	if at := w.snap().WatermarkAt(); at != w.now {
+		t.Errorf("watermark at %d, want tick %d sent at %d", at, tick, w.now)
+	}
+}
