@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,14 +33,12 @@ minutes, with --quick less than two. testenv/BENCHMARKS.md describes the method.
 			if verbose {
 				o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 			}
+			// A row that can't be measured takes nothing from the others.
 			figures, err := bench.Run(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
 			if asJSON {
-				return bench.WriteJSON(cmd.OutOrStdout(), figures)
+				return errors.Join(err, bench.WriteJSON(cmd.OutOrStdout(), figures))
 			}
-			return bench.WriteTable(cmd.OutOrStdout(), figures)
+			return errors.Join(err, bench.WriteTable(cmd.OutOrStdout(), figures))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects instead of a table")

@@ -60,7 +60,7 @@ func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error
 		return nil, err
 	}
 	figures = []Figure{
-		figure("confirm_cost.throughput", median(with), "txn/s", higher).against(median(without), medianRatio(with, without)).bound(0.95, 0.98),
+		figure("confirm_cost.throughput", median(with), "txn/s", higher).against(median(without), medianRatio(with, without)).must(0.95).aim(0.98),
 		figure("confirm_cost.primary_cpu", median(m.cpuWith), "us/txn", lower).against(median(m.cpuWithout), medianRatio(m.cpuWith, m.cpuWithout)),
 	}
 	for _, s := range c.Replicas() {

@@ -61,9 +61,9 @@ func (b *bench) decideRow(ctx context.Context) ([]Figure, error) {
 	}
 	return []Figure{
 		figure("decide.p50", float64(h.ValueAtQuantile(50)), "ns", lower),
-		figure("decide.p99", float64(h.ValueAtQuantile(99)), "ns", lower).bound(2000, 1000),
+		figure("decide.p99", float64(h.ValueAtQuantile(99)), "ns", lower).must(2000).aim(1000),
 		figure("decide.p999", float64(h.ValueAtQuantile(99.9)), "ns", lower),
-		figure("decide.allocs", allocs, "allocations/op", lower).bound(0, 0),
+		figure("decide.allocs", allocs, "allocations/op", lower).must(0),
 		figure("decide.clock", float64(clock), "ns", lower),
 		figure("decide.yes_share", float64(shares.yes)/float64(h.TotalCount()), "share", higher),
 	}, nil

@@ -43,22 +43,29 @@ func (f Figure) against(baseline, ratio float64) Figure {
 	return f
 }
 
-// bound sets what must be reached and what should be, and judges.
-func (f Figure) bound(must, aim float64) Figure {
-	f.Must, f.Aim = &must, &aim
+// must sets what is required, and judges; it comes after against.
+func (f Figure) must(limit float64) Figure {
+	f.Must, f.MeetsMust = &limit, f.meets(limit)
+	return f
+}
+
+// aim sets what would be good, and judges; it comes after against.
+func (f Figure) aim(limit float64) Figure {
+	f.Aim, f.MeetsAim = &limit, f.meets(limit)
+	return f
+}
+
+// meets holds the ratio, where there is one, against a limit.
+func (f Figure) meets(limit float64) *bool {
 	x := f.Value
 	if f.Ratio != nil {
 		x = *f.Ratio
 	}
-	meets := func(limit float64) *bool {
-		ok := x <= limit
-		if f.Better == higher {
-			ok = x >= limit
-		}
-		return &ok
+	ok := x <= limit
+	if f.Better == higher {
+		ok = x >= limit
 	}
-	f.MeetsMust, f.MeetsAim = meets(must), meets(aim)
-	return f
+	return &ok
 }
 
 // WriteJSON prints the figures as one array, one object a line.
@@ -94,7 +101,7 @@ func WriteTable(w io.Writer, figures []Figure) error {
 		case f.MeetsMust == nil:
 		case !*f.MeetsMust:
 			verdict = "MISSES MUST"
-		case !*f.MeetsAim:
+		case f.MeetsAim == nil || !*f.MeetsAim:
 			verdict = "meets must"
 		default:
 			verdict = "meets aim"

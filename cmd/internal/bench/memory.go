@@ -27,7 +27,7 @@ func (b *bench) memoryRow(ctx context.Context) ([]Figure, error) {
 	}
 	perMillion := func(bytes int64) float64 { return float64(bytes-m.Empty) / float64(m.Records) } // bytes a record = MB a million
 	return []Figure{
-		figure("memory.resident", perMillion(m.Resident), "MB/1M records", lower).bound(64, 32),
+		figure("memory.resident", perMillion(m.Resident), "MB/1M records", lower).must(64).aim(32),
 		figure("memory.peak", perMillion(m.Peak), "MB/1M records", lower),
 	}, nil
 }

@@ -23,8 +23,15 @@ func rounds(ctx context.Context, n int, a, b func(context.Context) (float64, err
 	return as, bs, nil
 }
 
-// median of the values, which are not modified; 0 of none.
-func median(xs []float64) float64 { return quantile(xs, 0.5) }
+// median of the values, which are not modified: of an even number the mean of
+// the two in the middle; 0 of none.
+func median(xs []float64) float64 {
+	if len(xs) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(xs))
+	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
+}
 
 // quantile is the smallest value that at least the share q of the values does
 // not exceed; 0 of none.

@@ -97,7 +97,8 @@ var (
 )
 
 // Run measures the rows one after the other and returns their figures. An error
-// names the row that could not be measured; a bound that is missed is no error.
+// names the rows that could not be measured, and the others' figures come with
+// it; a bound that is missed is no error.
 func Run(ctx context.Context, o Options) ([]Figure, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -107,6 +108,7 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		b.effort = quick
 	}
 	var out []Figure
+	var errs []error
 	for _, r := range rows {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, r.name) {
 			continue
@@ -115,13 +117,17 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		b.step("%s ...", r.name)
 		figures, err := b.profiled(ctx, r)
 		if err != nil {
-			return out, fmt.Errorf("bench %s: %w", r.name, err)
+			errs = append(errs, fmt.Errorf("bench %s: %w", r.name, err))
+			if ctx.Err() != nil {
+				break
+			}
+			continue
 		}
 		b.step("%s took %v", r.name, time.Since(began).Round(100*time.Millisecond))
 		out = append(out, figures...)
 		debug.FreeOSMemory() // what this row held is not the next one's
 	}
-	return out, nil
+	return out, errors.Join(errs...)
 }
 
 func (o *Options) validate() error {

@@ -72,7 +72,7 @@ func (b *bench) wireRow(ctx context.Context, name string, addr func(addresses) s
 		return nil, err
 	}
 	return []Figure{
-		figure(name+".p50", median(p50), "us", lower).against(median(redis50), medianRatio(p50, redis50)).bound(must, aim),
+		figure(name+".p50", median(p50), "us", lower).against(median(redis50), medianRatio(p50, redis50)).must(must).aim(aim),
 		figure(name+".p99", median(ours.p99), "us", lower).against(median(theirs.p99), medianRatio(ours.p99, theirs.p99)),
 		figure(name+".yes_share", ours.yesShare(), "share", higher),
 	}, nil

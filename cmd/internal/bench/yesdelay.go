@@ -67,11 +67,11 @@ func (b *bench) yesDelayRow(ctx context.Context) (figures []Figure, err error) {
 		}
 	}
 	return []Figure{
-		figure("yes_delay.p50", quantile(y.local, 0.5), "ms", lower).bound(2, 0.5),
-		figure("yes_delay.p99", quantile(y.local, 0.99), "ms", lower).bound(15, 15),
-		figure("yes_delay.resp_p50", quantile(y.resp, 0.5), "ms", lower).bound(2, 0.5),
-		figure("yes_delay.resp_p99", quantile(y.resp, 0.99), "ms", lower).bound(15, 15),
-		figure("yes_delay.failures", float64(y.failures), "of "+strconv.Itoa(len(y.local)+len(y.resp)), lower).bound(0, 0),
+		figure("yes_delay.p50", quantile(y.local, 0.5), "ms", lower).must(2).aim(0.5),
+		figure("yes_delay.p99", quantile(y.local, 0.99), "ms", lower).must(15),
+		figure("yes_delay.resp_p50", quantile(y.resp, 0.5), "ms", lower).must(2).aim(0.5),
+		figure("yes_delay.resp_p99", quantile(y.resp, 0.99), "ms", lower).must(15),
+		figure("yes_delay.failures", float64(y.failures), "of "+strconv.Itoa(len(y.local)+len(y.resp)), lower).must(0),
 	}, nil
 }
 
