@@ -19,8 +19,13 @@ func TestQuantile(t *testing.T) {
 		q    float64
 		want float64
 	}{
-		{nil, 0.5, 0}, {[]float64{7}, 0.99, 7}, {[]float64{3, 1, 2}, 0.5, 2}, {[]float64{4, 1, 3, 2}, 0.5, 2},
-		{hundred, 0.99, 99}, {hundred, 1, 100}, {hundred, 0, 1},
+		{nil, 0.5, 0},
+		{[]float64{7}, 0.99, 7},
+		{[]float64{3, 1, 2}, 0.5, 2},
+		{[]float64{4, 1, 3, 2}, 0.5, 2},
+		{hundred, 0.99, 99},
+		{hundred, 1, 100},
+		{hundred, 0, 1},
 	} {
 		if got := quantile(tt.xs, tt.q); got != tt.want {
 			t.Errorf("quantile of %d values at %v is %v, want %v", len(tt.xs), tt.q, got, tt.want)
