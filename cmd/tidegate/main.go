@@ -55,6 +55,7 @@ On your servers:  tidegate config --example > tidegate.yaml
 	root.AddCommand(
 		runCommand(), tailCommand(), serveCommand(), sandboxCommand(), demoCommand(),
 		checkCommand(), statusCommand(), acceptCommand(), observeCommand(), configCommand(),
+		benchCommand(), benchChildCommand(),
 	)
 	return root
 }
