@@ -199,10 +199,7 @@ const factsTimeout = time.Minute
 func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.PrimaryFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	last := s.monitor.RestartFile()
-	if last == "" && s.resumed != nil {
-		last = s.resumed.BinlogFile
-	}
+	last, known := s.monitor.RestartFile(tail.Announced.Epoch)
 	f, err := s.monitor.PrimaryFacts(ctx, last)
 	if err != nil {
 		return cdc.PrimaryFacts{}, err
@@ -214,6 +211,9 @@ func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.Primar
 	}
 	if tail.Announced.ServerUUID != f.ServerUUID || tail.Announced.Epoch == f.Epoch || tail.Announced.Epoch == 0 {
 		return facts, nil
+	}
+	if !known {
+		return facts, nil // no evidence where to begin: a new history
 	}
 	// Another run of the announced primary: what its binlog says now is compared
 	// with what the stream has (rules §11.2).
