@@ -151,9 +151,9 @@ type Monitor struct {
 	room     chan struct{}
 	was      remembered
 	position Position // newest place in the server's binlog that was seen
-	// restartFile is where the binlog ended before the present run, as far as
-	// it was seen.
-	restartFile string
+	// ends are where the binlog of this data set stood when earlier runs ended, as
+	// far as it was seen, oldest first.
+	ends []runEnd
 }
 
 // request waits for the next full probe.

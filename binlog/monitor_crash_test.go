@@ -77,7 +77,11 @@ func cleanRestart(t *testing.T, c *testenv.Cluster) {
 		t.Errorf("epoch %d was %d, data set %d was %d, excluded %q", st.Epoch, before.Epoch, st.DataSet, before.DataSet, st.Excluded)
 	}
 	// The writer is told where to begin comparing (rules §11.2).
-	facts, err := w.m.PrimaryFacts(t.Context(), w.m.RestartFile())
+	file, ok := w.m.RestartFile(before.Epoch)
+	if !ok {
+		t.Fatal("the file before the restart is not known")
+	}
+	facts, err := w.m.PrimaryFacts(t.Context(), file)
 	must(t, err)
 	if len(facts.Restart.Files) != 2 || facts.Restart.Files[0] != before.BinlogFile || facts.Restart.Purged || facts.Epoch != st.Epoch {
 		t.Errorf("facts %+v; the file before the restart was %s", facts, before.BinlogFile)

@@ -26,9 +26,9 @@ var (
 )
 
 // Transaction takes in one transaction of the server's own binlog: a hint, and
-// what is compared with the stream (rules §2.2). It blocks while too many wait
-// for the stream. Callers are the server's own tailers: in Hints mode on a
-// replica, and on a primary the one that writes the stream, beside its writer.
+// what is compared with the stream (rules §2.2). The caller is the tailer that
+// writes the stream of a primary; while too many wait for the stream, what
+// comes is left out. A replica's own tail, of [MonitorOptions].Tail, waits.
 func (m *Monitor) Transaction(ctx context.Context, t *event.Transaction, at Position) error {
 	return hintHandler{m, nil}.Transaction(ctx, t, at)
 }
@@ -88,6 +88,15 @@ func (h hintHandler) Transaction(ctx context.Context, t *event.Transaction, at P
 				poke(m.news)
 			}
 			poke(m.wake)
+			return nil
+		}
+		if h.s == nil {
+			// Never hold up the tailer that writes the stream, for which all else
+			// waits: what is not compared stays unproven, which counts only once
+			// the server is a replica, and then it is read again.
+			s.tailPassed = at
+			s.advanceLocked(at)
+			m.mu.Unlock()
 			return nil
 		}
 		room := m.room

@@ -73,13 +73,33 @@ func (m *Monitor) PrimaryFacts(ctx context.Context, lastFile string) (PrimaryFac
 	}, nil
 }
 
-// RestartFile is the binlog file that was last when the server was last seen
-// before its present run; empty when the run has not changed since the monitor
-// first met the server.
-func (m *Monitor) RestartFile() string {
+// runEnd is a run that is over, and the binlog file that was last when it was
+// last seen; empty: not known.
+type runEnd struct {
+	epoch event.Epoch
+	file  string
+}
+
+// maxRunEnds bounds the list; a run that is not in it proves nothing.
+const maxRunEnds = 64
+
+// RestartFile is the binlog file in which the comparison with the stream has to
+// begin when the run of epoch announced is the newest that the stream has
+// announced (rules §11.2): the one that was last when that run was last seen,
+// not when the one before the present was, since runs in between may never
+// have been announced. Another process's numbers of the same runs are as good:
+// epochs grow with time, and an older file only means more to compare. ok is
+// false when no such file is known: then nothing can be proven.
+func (m *Monitor) RestartFile(announced event.Epoch) (file string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.restartFile
+	for _, e := range m.ends {
+		if e.epoch > announced {
+			break
+		}
+		file = e.file
+	}
+	return file, file != ""
 }
 
 // errReadEnough ends a tail that has shown all that was asked for.

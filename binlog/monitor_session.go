@@ -213,8 +213,11 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	lost, _ := m.everLost()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if j.newDataSet {
+		m.ends = nil // files of another binlog
+	}
 	if j.newRun && was != nil {
-		m.restartFile = m.position.File
+		m.ends = append(m.ends[max(0, len(m.ends)-maxRunEnds+1):], runEnd{was.Epoch, m.position.File})
 	}
 	switch {
 	case j.newDataSet:

@@ -1,7 +1,9 @@
 package binlog
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -454,5 +456,75 @@ func TestMonitorGTIDModeRelaxedAtRunTime(t *testing.T) {
 		// It was known before, so it is followed on and says why it is no use.
 		r.want("alive", r.latest().Alive, true)
 		r.want("mode", r.latest().GTIDMode, "OFF_PERMISSIVE")
+	})
+}
+
+// TestMonitorRestartFile: rules §11.2: a run that was never announced may have
+// given GTIDs again, so the comparison begins at the end of the announced one.
+func TestMonitorRestartFile(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.epochs = 4
+		r.start(MonitorOptions{})
+		if file, ok := r.m.RestartFile(5); ok {
+			t.Errorf("the first run began after %q", file)
+		}
+		for n := 2; n <= 4; n++ { // runs 6, 7 and 8
+			r.s.do(func() {
+				r.s.restartLocked()
+				r.s.run.Files = append(r.s.run.Files, binlogFile{fmt.Sprintf("binlog.%06d", n), 200})
+			})
+			r.settle()
+			r.settle()
+		}
+		r.want("epoch", r.latest().Epoch, 8)
+		file := func(announced event.Epoch) string {
+			f, ok := r.m.RestartFile(announced)
+			r.want("known", ok, f != "")
+			return f
+		}
+		r.want("after run 4, of which nothing is known,", file(4), "")
+		r.want("after run 5", file(5), "binlog.000001")
+		r.want("after run 6", file(6), "binlog.000002")
+		r.want("after run 7", file(7), "binlog.000003")
+		r.end()
+		// A tailer that starts again knows the last state only.
+		r.start(MonitorOptions{Resume: r.latest()})
+		r.want("epoch", r.latest().Epoch, 9)
+		r.want("after run 8, resumed,", file(8), "binlog.000004")
+		r.want("after run 7, resumed,", file(7), "")
+		// Another binlog: its files tell nothing of the old one.
+		r.s.do(func() {
+			r.s.restartLocked()
+			r.s.executed = mustSet(t, uuidA+":1-3")
+		})
+		r.settle()
+		r.settle()
+		r.want("after run 8, another data set", file(8), "")
+		r.want("after run 9", file(9), "binlog.000004")
+		r.end()
+	})
+}
+
+// TestMonitorNeverHoldsUpTheWriter: comparison that stalls must not stop the
+// stream: what is left out is read again by the tail of the later replica.
+func TestMonitorNeverHoldsUpTheWriter(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.readOnly, r.s.f.channels = false, nil
+		r.start(MonitorOptions{MaxPending: 2})
+		defer r.end()
+		r.want("role", r.latest().Role, event.RolePrimary)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for n := 1; n <= 4; n++ { // the stream says nothing of them
+			tx := &event.Transaction{GTID: mustGTID(t, fmt.Sprintf("%s:%d", uuidB, n)), OriginalCommit: 3, Tables: tables(1)}
+			if err := r.m.Transaction(ctx, tx, r.write()); err != nil {
+				t.Fatalf("transaction %d: %v", n, err)
+			}
+		}
+		r.want("pending", r.m.Counters().Pending, 2)
+		r.s.execute(t, uuidB+":1-4")
+		r.s.do(func() { r.s.readOnly, r.s.f.channels = true, []channel{{io: "ON", sql: "ON"}} })
+		r.settle()
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-10")
 	})
 }

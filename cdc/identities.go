@@ -67,10 +67,13 @@ func NewIdentities(c *Conn, o IdentitiesOptions) *Identities {
 	return i
 }
 
+// clear forgets what the next checkpoint says. everLost stays: that a GTID once
+// named a lost transaction does not end, and a data set that is met while the
+// stream is read again must not take it into its base.
 func (i *Identities) clear() {
 	i.window = map[gtid.GTID]event.Known{}
 	i.nameless, i.empty = &gtid.Builder{}, &gtid.Builder{}
-	i.lost, i.everLost, i.lostIDs = gtid.Set{}, gtid.Set{}, map[event.Identity]struct{}{}
+	i.lost, i.lostIDs = gtid.Set{}, map[event.Identity]struct{}{}
 }
 
 // Observe tells the newest state of the replica: what it has proven needs no
@@ -102,7 +105,7 @@ func (i *Identities) pruneLocked() {
 		return
 	}
 	i.pruned = time.Now()
-	i.skip = proven(i.state)
+	i.skip = proven(i.state).Subtract(i.everLost)
 	for g := range i.window {
 		if i.skip.Contains(g) {
 			delete(i.window, g)
@@ -128,7 +131,7 @@ func (i *Identities) Run(ctx context.Context) error {
 	for {
 		i.mu.Lock()
 		i.clear()
-		i.skip = proven(i.state)
+		i.skip = proven(i.state).Subtract(i.everLost)
 		anew := i.anew
 		have := i.skip
 		i.mu.Unlock()
@@ -291,7 +294,12 @@ func (s *identitySink) lose(lost gtid.Set, ids []event.Identity) {
 		again.Add(id.GTID)
 	}
 	s.everLost = s.everLost.Union(again.Set())
+	s.compareAgain()
 }
+
+// compareAgain makes whatever comes under the GTID of a lost transaction be
+// kept: that the replica has proven the lost one proves nothing of it.
+func (s *identitySink) compareAgain() { s.skip = s.skip.Subtract(s.everLost) }
 
 func (s *identitySink) Writes(_ uint64, m *event.Message) error {
 	s.mu.Lock()
@@ -389,6 +397,7 @@ func (s *identitySink) announcement(a *event.Announcement, v event.Version) {
 	s.history = a.History
 	s.lose(a.Lost, a.LostIDs)
 	s.everLost = s.everLost.Union(a.NewlyLost)
+	s.compareAgain()
 	s.nameless.Remove(a.Lost)
 	s.empty.Remove(a.Lost)
 	for g := range s.window {

@@ -112,6 +112,42 @@ func TestIdentities(t *testing.T) {
 
 // TestIdentitiesWindow: a full window waits, and goes on when the replica has
 // compared or proven.
+// TestIdentitiesGivenAgain: a replica that has proven a transaction which is
+// then lost has to compare what comes under its GTID later (rules §10), and a
+// GTID that was lost once is never taken into a base, whatever is read anew.
+func TestIdentitiesGivenAgain(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(5)))
+	w.numbered(t, 6, 8)
+	w.stored(t, 3)
+	ids := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	start(t, ids.Run)
+	ids.Observe(replica(1, upTo(5), upTo(8), gtid.Set{}))
+	eventually(t, func() string {
+		if h, _ := ids.Position(); h != 1 {
+			return "no checkpoint read"
+		}
+		return ""
+	})
+	w.end(t)
+	f := cdc.PrimaryFacts{Server: "c", UUID: gtid.UUID{3}, Epoch: 9, Executed: upTo(7), GTIDMode: "ON", Drained: true}
+	w = write(t, c, cdc.WriterOptions{}, f)
+	wantKnown(t, ids, ga(8), event.IsLost)
+	w.append(t, txOf(ga(8), commitOf(8)+5))
+	if k := wantKnown(t, ids, ga(8), event.Identified); k.OriginalCommit != commitOf(8)+5 {
+		t.Errorf("8 is %+v", k)
+	}
+	// Another data set: the stream is read again, from a checkpoint or not.
+	ids.Observe(replica(2, upTo(7), upTo(7), gtid.Set{}))
+	for range 100 {
+		if !ids.EverLost().Contains(ga(8)) {
+			t.Fatal("8 was lost once, and is not among those while the stream is read again")
+		}
+	}
+	wantKnown(t, ids, ga(8), event.Identified)
+	w.end(t)
+}
+
 func TestIdentitiesWindow(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	w := write(t, c, cdc.WriterOptions{BatchBytes: 1000}, facts(upTo(0)))

@@ -179,6 +179,9 @@ func (ix *Index) item(it event.Item, v event.Version) (*table, error) {
 			return ix.begin(it, v), nil
 		}
 	case *event.Definitions:
+		if ix.redefines(it.Defs, true) {
+			ix.putEverything(v)
+		}
 		ix.setDefs(it.Defs)
 	default:
 		return nil, fmt.Errorf("item %T is not known: %w", it, ErrDiscontinuity)
@@ -207,9 +210,17 @@ func (ix *Index) transaction(t *event.Transaction, v event.Version) {
 		ix.putAll(t, v)
 	}
 	if len(t.Defs) > 0 {
+		if ix.redefines(t.Defs, false) {
+			ix.putEverything(v)
+		}
 		ix.setDefs(t.Defs)
 	}
 	ix.deliver(t.GTID, v)
+}
+
+func (ix *Index) putEverything(v event.Version) {
+	everything := ix.hasher.Everything()
+	ix.put(&everything, v)
 }
 
 func (ix *Index) putAll(t *event.Transaction, v event.Version) {

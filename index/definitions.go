@@ -97,3 +97,19 @@ func (ix *Index) setDefs(defs []event.DefRef) {
 		}
 	}
 }
+
+// redefines tells whether a table is folded otherwise from here on without DDL
+// in the stream, which would have written all-rows: the new primary has another
+// definition (a schema change that was rolled out server by server), or the
+// group columns changed. Keys of callers do not find the older records then, so
+// that everything has to wait for them once (P2). That a table has no definition
+// from here on is what DDL says itself; gone counts it as well.
+func (ix *Index) redefines(defs []event.DefRef, gone bool) bool {
+	for _, d := range defs {
+		old, ok := ix.streamDefs.get(digestShard(d.Table), d.Table)
+		if ok && old != 0 && old != d.Version && (d.Version != 0 || gone) {
+			return true
+		}
+	}
+	return false
+}

@@ -303,6 +303,41 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
+// TestRedefinition: a definition that changes without DDL in the stream (a
+// schema change rolled out server by server, then a failover) folds the same
+// rows to other keys: everything waits for what was written before.
+func TestRedefinition(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	everything := hasher.Everything()
+	defs := func(v key.DefVersion) []event.DefRef { return []event.DefRef{{Table: posts.AnyRow, Version: v}} }
+	w.write(&event.Definitions{Defs: defs(5)})
+	one := tx("a:11", 1)
+	one.Defs = defs(5)
+	w.write(one)
+	if v := w.newest(everything); v != 0 {
+		t.Errorf("the first definition wrote everything at %d", v)
+	}
+	if got, want := w.newest(everything), w.write(&event.Definitions{Defs: defs(6)}); w.newest(everything) != want {
+		t.Errorf("another definition: everything was %d and is %d, want %d", got, w.newest(everything), want)
+	}
+	two := tx("a:12", 1)
+	two.Defs = defs(7)
+	v := w.write(two)
+	if got := w.newest(everything); got != v {
+		t.Errorf("another definition in a transaction: everything is %d, want %d", got, v)
+	}
+	ddl := tx("a:13")
+	ddl.Flags, ddl.Defs = event.DDL, defs(0)
+	w.write(ddl)
+	w.write(&event.Definitions{Defs: defs(8)})
+	if got := w.newest(everything); got != v {
+		t.Errorf("DDL, which writes all-rows by itself, moved everything from %d to %d", v, got)
+	}
+	if v := w.write(&event.Definitions{Defs: defs(0)}); w.newest(everything) != v {
+		t.Errorf("a table gone without DDL: everything is %d, want %d", w.newest(everything), v)
+	}
+}
+
 // TestStreamDefs: rules §5.4: a router knows the version with which the stream
 // folds, also that it is none after DDL.
 func TestStreamDefs(t *testing.T) {

@@ -122,6 +122,10 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// errAnonymous ends a session that read a transaction without a GTID. The next
+// one begins once gtid_mode is ON.
+var errAnonymous = errors.New("the binlog has a transaction without a GTID: a new history begins once gtid_mode is ON")
+
 // errOver ends a session whose primary is not what it was.
 var errOver = errors.New("the primary has changed")
 
@@ -172,7 +176,8 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 	if err != nil {
 		return err
 	}
-	if facts.Epoch != epoch {
+	// Winning the leader key may have taken long.
+	if now, at := l.candidate(); facts.Epoch != epoch || now != s || at != epoch {
 		return errOver
 	}
 	from, err := w.Begin(ctx, facts)
@@ -199,10 +204,7 @@ const factsTimeout = time.Minute
 func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.PrimaryFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	last := s.monitor.RestartFile()
-	if last == "" && s.resumed != nil {
-		last = s.resumed.BinlogFile
-	}
+	last, known := s.monitor.RestartFile(tail.Announced.Epoch)
 	f, err := s.monitor.PrimaryFacts(ctx, last)
 	if err != nil {
 		return cdc.PrimaryFacts{}, err
@@ -214,6 +216,9 @@ func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.Primar
 	}
 	if tail.Announced.ServerUUID != f.ServerUUID || tail.Announced.Epoch == f.Epoch || tail.Announced.Epoch == 0 {
 		return facts, nil
+	}
+	if !known {
+		return facts, nil // no evidence where to begin: a new history
 	}
 	// Another run of the announced primary: what its binlog says now is compared
 	// with what the stream has (rules §11.2).
@@ -234,8 +239,16 @@ func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.Primar
 // writing is the handler of the primary's tailer: every transaction goes to the
 // stream, and is a hint for the primary's own monitor.
 type writing struct {
-	w       *cdc.Writer
+	w       writer
 	monitor *binlog.Monitor
+}
+
+// writer is what writing needs of a [cdc.Writer].
+type writer interface {
+	Append(ctx context.Context, t *event.Transaction) error
+	Hole(ctx context.Context, h *event.Hole) error
+	Definitions(ctx context.Context, defs []event.TableDefinition) error
+	Checkpoint(ctx context.Context) error
 }
 
 func (h writing) Transaction(ctx context.Context, t *event.Transaction, at binlog.Position) error {
@@ -248,6 +261,15 @@ func (h writing) Transaction(ctx context.Context, t *event.Transaction, at binlo
 func (h writing) Hole(ctx context.Context, hole *event.Hole) error {
 	if err := h.w.Hole(ctx, hole); err != nil {
 		return err
+	}
+	if hole.Anonymous {
+		// Only a new announcement lets anything count again (rules §6.2), and the
+		// next session makes it from what is stored: a hole that got lost with
+		// this session would be a write that nobody knows of (P2).
+		if err := h.w.Checkpoint(ctx); err != nil {
+			return err
+		}
+		return errAnonymous
 	}
 	return h.monitor.Hole(ctx, hole)
 }

@@ -21,7 +21,6 @@ type server struct {
 	monitor *binlog.Monitor
 	known   *cdc.Identities // nil with follow: executed
 	latest  atomic.Pointer[event.ServerState]
-	resumed *event.ServerState // its last state before this process
 }
 
 // resumeTimeout bounds reading a server's last state at the start.
@@ -35,7 +34,6 @@ func (t *Tailing) newServer(ctx context.Context, cfg binlog.ServerConfig) (*serv
 	if err != nil {
 		return nil, fmt.Errorf("read the last state of %s: %w", cfg.Name, err)
 	}
-	s.resumed = last
 	o := binlog.MonitorOptions{
 		Server: cfg, Resume: last, NextEpoch: t.o.Conn.NextEpoch, Hasher: t.hasher,
 		Ticks:    func() []event.RouterTick { return t.ticks.Live() },

@@ -23,6 +23,7 @@ type view struct {
 
 	mu        sync.Mutex
 	states    map[string]*event.ServerState
+	heard     map[string]int64 // when a new probe of a server was heard of, by the clock
 	defs      map[[2]string]event.TableDefinition
 	announced event.Announcement
 	known     bool // announced was read from the stream
@@ -32,7 +33,7 @@ type view struct {
 }
 
 func newView(t *Tailing) *view {
-	return &view{t: t, states: map[string]*event.ServerState{}, defs: map[[2]string]event.TableDefinition{}, changed: make(chan struct{})}
+	return &view{t: t, states: map[string]*event.ServerState{}, heard: map[string]int64{}, defs: map[[2]string]event.TableDefinition{}, changed: make(chan struct{})}
 }
 
 func (v *view) run(ctx context.Context) error {
@@ -88,8 +89,12 @@ func (v *view) take(a event.Announcement) {
 func (v *view) State(s *event.ServerState) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if old := v.states[s.Server]; old != nil && old.Epoch > s.Epoch {
+	old := v.states[s.Server]
+	if old != nil && old.Epoch > s.Epoch {
 		return nil
+	}
+	if old == nil || old.Epoch != s.Epoch || old.ProbedUnixMicro != s.ProbedUnixMicro {
+		v.heard[s.Server] = v.t.o.Clock()
 	}
 	v.states[s.Server] = s
 	close(v.changed)
@@ -162,7 +167,10 @@ func (v *view) primaryNames() (lowerCase int, known bool) {
 }
 
 // otherPrimary tells whether a server other than this one is a primary, as far
-// as is known: by this process's own monitors, and by STATE for the others.
+// as is known: by this process's own monitors, and by STATE for the others, as
+// long as their probes go on: the last word of a tailer that died with its host
+// must not keep another primary from being announced for ever. What was just
+// read counts as heard now.
 func (v *view) otherPrimary(name string) bool {
 	own := map[string]bool{}
 	for _, s := range v.t.servers {
@@ -173,8 +181,9 @@ func (v *view) otherPrimary(name string) bool {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	now := v.t.o.Clock()
 	for other, st := range v.states {
-		if other != name && !own[other] && isPrimary(st) {
+		if other != name && !own[other] && isPrimary(st) && now-v.heard[other] <= int64(v.t.o.Lease) {
 			return true
 		}
 	}

@@ -1,0 +1,108 @@
+package tailing
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidegate/binlog"
+	"tidegate/cdc/event"
+)
+
+// The collation tables pull in glog, which starts a goroutine of its own.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+}
+
+// unwired is a tailing of which nothing runs, with server b, a primary, and a
+// clock that the test moves.
+func unwired(clock *int64) *Tailing {
+	t := &Tailing{o: Options{Lease: 3 * time.Second, Clock: func() int64 { return *clock }, Log: slog.New(slog.DiscardHandler)}}
+	t.view = newView(t)
+	t.lead = &lead{t: t, log: t.o.Log, wake: make(chan struct{}, 1)}
+	b := &server{t: t, cfg: binlog.ServerConfig{Name: "b"}}
+	b.latest.Store(&event.ServerState{Server: "b", Epoch: 7, Alive: true, Role: event.RolePrimary, Drained: true, GTIDMode: "ON"})
+	t.servers = []*server{b}
+	return t
+}
+
+// TestPrimaryThatDiedSilently: the last word of a tailer that died together with
+// its primary says that the primary lives. It keeps another one from being
+// announced for a lease, and not for ever.
+func TestPrimaryThatDiedSilently(t *testing.T) {
+	clock := int64(time.Hour)
+	tl := unwired(&clock)
+	a := event.ServerState{Server: "a", Epoch: 5, Alive: true, Role: event.RolePrimary, ProbedUnixMicro: 1}
+	say := func(s event.ServerState) {
+		t.Helper()
+		if err := tl.view.State(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	candidate := func() string {
+		if s, _ := tl.lead.candidate(); s != nil {
+			return s.cfg.Name
+		}
+		return ""
+	}
+	say(a)
+	if got := candidate(); got != "" {
+		t.Errorf("candidate %q beside a live primary", got)
+	}
+	clock += int64(2 * time.Second)
+	a.ProbedUnixMicro++
+	say(a)
+	clock += int64(2 * time.Second)
+	if got := candidate(); got != "" {
+		t.Errorf("candidate %q though a was probed 2 s ago", got)
+	}
+	clock += int64(2 * time.Second)
+	say(a) // read once more after a reconnect: no news
+	if got := candidate(); got != "b" {
+		t.Errorf("candidate %q, want b: nobody has probed a for longer than the lease", got)
+	}
+	a.ProbedUnixMicro++
+	say(a)
+	if got := candidate(); got != "" {
+		t.Errorf("candidate %q though a is back", got)
+	}
+}
+
+// recorded is a writer that notes what it was told, in order.
+type recorded struct {
+	said []string
+	err  error // of Checkpoint
+}
+
+func (r *recorded) Append(context.Context, *event.Transaction) error { return nil }
+func (r *recorded) Hole(context.Context, *event.Hole) error {
+	r.said = append(r.said, "hole")
+	return nil
+}
+func (r *recorded) Definitions(context.Context, []event.TableDefinition) error { return nil }
+func (r *recorded) Checkpoint(context.Context) error {
+	r.said = append(r.said, "stored")
+	return r.err
+}
+
+// TestAnonymousHole: the session ends with a transaction that has no GTID, and
+// not before the stream holds what it means.
+func TestAnonymousHole(t *testing.T) {
+	w := &recorded{}
+	err := writing{w: w}.Hole(t.Context(), &event.Hole{Anonymous: true})
+	if !errors.Is(err, errAnonymous) {
+		t.Errorf("the session goes on with %v", err)
+	}
+	if !slices.Equal(w.said, []string{"hole", "stored"}) {
+		t.Errorf("the writer was told %v", w.said)
+	}
+	w = &recorded{err: context.Canceled}
+	if err := (writing{w: w}).Hole(t.Context(), &event.Hole{Anonymous: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("not stored, and the error is %v", err)
+	}
+}
