@@ -67,7 +67,7 @@ func (t *Tailer) connect(ctx context.Context, h Handler) (*Session, error) {
 	}
 	s, err := dial(ctx, t.executed.Set())
 	if err == nil {
-		if !t.ready {
+		if !t.proven {
 			if err := checkFit(t.o.Server.Name, &s.Facts); err != nil {
 				_ = s.Close()
 				return nil, err
@@ -91,18 +91,22 @@ func (t *Tailer) connect(ctx context.Context, h Handler) (*Session, error) {
 		}
 		return nil, retry(err)
 	case errors.As(err, &refused):
-		if !t.ready {
+		if !t.proven {
 			return nil, refused
 		}
 		return nil, retry(err) // it could be followed before: somebody is at work
 	}
-	if words, lacks := lacksPrivilege(err); lacks && !t.ready {
-		return nil, &RefusedError{
-			Server: t.o.Server.Name, Reason: words,
-			Mend: fmt.Sprintf("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO %s", quoteAccount(t.o.Server.User)),
-		}
+	if words, lacks := lacksPrivilege(err); lacks && !t.proven {
+		return nil, t.noPrivilege(words)
 	}
 	return nil, retry(err)
+}
+
+func (t *Tailer) noPrivilege(words string) error {
+	return &RefusedError{
+		Server: t.o.Server.Name, Reason: words,
+		Mend: fmt.Sprintf("GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO %s", quoteAccount(t.o.Server.User)),
+	}
 }
 
 // purged asks the owner what to do, and writes the hole.

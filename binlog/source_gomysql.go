@@ -55,22 +55,6 @@ func dumpFrom(ctx context.Context, o dumpOptions, from gtid.Set) (*Session, erro
 	return c.dump(o, p, facts)
 }
 
-// dumpFile starts a dump of one file and those after it, which ends with io.EOF
-// where the binlog ends.
-func dumpFile(ctx context.Context, o dumpOptions, file string) (*Session, error) {
-	c, facts, err := connectDump(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	p := make([]byte, 4, 4+1+4+2+4+len(file))
-	p = append(p, mysql.COM_BINLOG_DUMP)
-	p = binary.LittleEndian.AppendUint32(p, 4)
-	p = binary.LittleEndian.AppendUint16(p, replication.BINLOG_DUMP_NON_BLOCK)
-	p = binary.LittleEndian.AppendUint32(p, o.serverID)
-	p = append(p, file...)
-	return c.dump(o, p, facts)
-}
-
 // dumpConn is a connection on which no dump has begun.
 type dumpConn struct {
 	c   *client.Conn

@@ -45,7 +45,7 @@ func classify(q *queryEvent, charsetName string) effect {
 	}
 	if !readableAs(text, charsetName) {
 		// A byte of such a character may look like a quote.
-		return c.widen(effect{ddl: true, understood: true})
+		return c.unknown(effect{ddl: true})
 	}
 	return c.statement()
 }
@@ -68,6 +68,13 @@ func readableAs(text, charset string) bool {
 type classifier struct {
 	q *queryEvent
 	t sqlTokens
+}
+
+// unknown is the effect of a statement whose head can not be read: it is counted,
+// and as wide as the databases that the server listed.
+func (c *classifier) unknown(e effect) effect {
+	e.understood = false
+	return c.widen(e)
 }
 
 // widen gives e the databases that the server listed, or everything.
@@ -154,7 +161,7 @@ func (c *classifier) create(e effect) effect {
 	for {
 		w := c.t.next()
 		if w.kind != tokWord {
-			return c.widen(e)
+			return c.unknown(e)
 		}
 		switch word := strings.ToUpper(w.text); {
 		case isObjectModifier(word):
@@ -176,7 +183,7 @@ func (c *classifier) create(e effect) effect {
 		case word == "USER", word == "ROLE":
 			return system(e)
 		default:
-			return c.widen(e)
+			return c.unknown(e)
 		}
 	}
 }
@@ -185,7 +192,7 @@ func (c *classifier) alter(e effect) effect {
 	for {
 		w := c.t.next()
 		if w.kind != tokWord {
-			return c.widen(e)
+			return c.unknown(e)
 		}
 		switch word := strings.ToUpper(w.text); {
 		case isObjectModifier(word):
@@ -198,7 +205,7 @@ func (c *classifier) alter(e effect) effect {
 		case word == "USER", word == "ROLE":
 			return system(e)
 		default:
-			return c.widen(e)
+			return c.unknown(e)
 		}
 	}
 }
@@ -208,7 +215,7 @@ func (c *classifier) alter(e effect) effect {
 func (c *classifier) alterTable(e effect) effect {
 	name, ok := c.tableName(c.t.next())
 	if !ok {
-		return c.widen(e)
+		return c.unknown(e)
 	}
 	e.reach, e.tables = reachTables, append(e.tables, name)
 	depth := 0
@@ -218,7 +225,7 @@ func (c *classifier) alterTable(e effect) effect {
 		case w.kind == tokEnd:
 			return e
 		case w.kind == tokBad:
-			return c.widen(e)
+			return c.unknown(e)
 		case w.punct('('):
 			depth++
 		case w.punct(')'):
@@ -226,11 +233,11 @@ func (c *classifier) alterTable(e effect) effect {
 		case depth > 0:
 		case w.is("RENAME"):
 			if !c.alterRename(&e) {
-				return c.widen(e)
+				return c.unknown(e)
 			}
 		case w.is("EXCHANGE"):
 			if !c.alterExchange(&e) {
-				return c.widen(e)
+				return c.unknown(e)
 			}
 		}
 	}
@@ -265,7 +272,7 @@ func (c *classifier) drop(e effect) effect {
 	for {
 		w := c.t.next()
 		if w.kind != tokWord {
-			return c.widen(e)
+			return c.unknown(e)
 		}
 		switch word := strings.ToUpper(w.text); {
 		case isObjectModifier(word):
@@ -284,7 +291,7 @@ func (c *classifier) drop(e effect) effect {
 		case word == "USER", word == "ROLE":
 			return system(e)
 		default:
-			return c.widen(e)
+			return c.unknown(e)
 		}
 	}
 }
@@ -294,24 +301,24 @@ func (c *classifier) rename(e effect) effect {
 	case w.is("USER"):
 		return system(e)
 	case !w.is("TABLE") && !w.is("TABLES"):
-		return c.widen(e)
+		return c.unknown(e)
 	}
 	e.reach = reachTables
 	for {
 		from, ok := c.tableName(c.t.next())
 		if !ok || !c.t.next().is("TO") {
-			return c.widen(e)
+			return c.unknown(e)
 		}
 		to, ok := c.tableName(c.t.next())
 		if !ok {
-			return c.widen(e)
+			return c.unknown(e)
 		}
 		e.tables = append(e.tables, from, to)
 		switch w := c.t.next(); {
 		case w.kind == tokEnd, w.punct(';'):
 			return e
 		case !w.punct(','):
-			return c.widen(e)
+			return c.unknown(e)
 		}
 	}
 }
@@ -323,7 +330,7 @@ func (c *classifier) truncate(e effect) effect {
 	}
 	name, ok := c.tableName(w)
 	if !ok {
-		return c.widen(e)
+		return c.unknown(e)
 	}
 	e.reach, e.tables = reachTables, []tableName{name}
 	return e
@@ -336,7 +343,7 @@ func (c *classifier) maintenance(e effect) effect {
 		w = c.t.next()
 	}
 	if !w.is("TABLE") && !w.is("TABLES") {
-		return c.widen(e)
+		return c.unknown(e)
 	}
 	return c.tableList(e, true)
 }
@@ -348,7 +355,7 @@ func (c *classifier) tableList(e effect, list bool) effect {
 	for {
 		name, ok := c.tableName(w)
 		if !ok {
-			return c.widen(e)
+			return c.unknown(e)
 		}
 		e.tables = append(e.tables, name)
 		if !list {
@@ -358,7 +365,7 @@ func (c *classifier) tableList(e effect, list bool) effect {
 		case w.punct(','):
 			w = c.t.next()
 		case w.kind == tokBad:
-			return c.widen(e)
+			return c.unknown(e)
 		default:
 			return e // RESTRICT, CASCADE, QUICK, ...: no table follows
 		}
@@ -384,22 +391,22 @@ func (c *classifier) ifExists() token {
 // indexOn reads name ... ON t.
 func (c *classifier) indexOn(e effect) effect {
 	if w := c.ifExists(); !w.name() {
-		return c.widen(e)
+		return c.unknown(e)
 	}
 	for range 8 {
 		switch w := c.t.next(); {
 		case w.is("ON"):
 			name, ok := c.tableName(c.t.next())
 			if !ok {
-				return c.widen(e)
+				return c.unknown(e)
 			}
 			e.reach, e.tables = reachTables, []tableName{name}
 			return e
 		case w.kind == tokEnd, w.kind == tokBad:
-			return c.widen(e)
+			return c.unknown(e)
 		}
 	}
-	return c.widen(e)
+	return c.unknown(e)
 }
 
 // database reads [IF [NOT] EXISTS] name; ALTER DATABASE may leave the name out.
@@ -415,7 +422,7 @@ func (c *classifier) database(e effect) effect {
 			e.schemas = append(e.schemas, string(c.q.schema))
 		}
 	default:
-		return c.widen(e)
+		return c.unknown(e)
 	}
 	return e
 }

@@ -121,6 +121,7 @@ type Tailer struct {
 	defs     definer
 	trouble  trouble
 	ready    bool // a session was up once
+	proven   bool // the server has sent something that counts
 
 	mu  sync.Mutex
 	pub published // guarded by mu
@@ -158,8 +159,8 @@ func (t *Tailer) Counters() Counters {
 	return t.pub.counts
 }
 
-// Executed is the set of everything delivered, as of the newest transaction or
-// heartbeat. It may be called by many.
+// Executed is the set of everything delivered, as of the newest heartbeat, or of
+// Run's end. It may be called by many.
 func (t *Tailer) Executed() gtid.Set {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +214,7 @@ func (t *Tailer) Run(ctx context.Context, h Handler) error {
 	defer func() { t.publish(true) }()
 	pause := minPause
 	for {
-		err := t.session(ctx, h, func() { pause = minPause })
+		err := t.session(ctx, h, func() { pause, t.proven = minPause, true })
 		t.publishState(false, err)
 		if cause := ctx.Err(); cause != nil {
 			return cause
@@ -381,6 +382,9 @@ func (t *Tailer) readFailed(ctx context.Context, h Handler, err error) error {
 	}
 	if errors.Is(err, io.EOF) {
 		return retry(errors.New("the server ended the dump"))
+	}
+	if words, lacks := lacksPrivilege(err); lacks && !t.proven {
+		return t.noPrivilege(words)
 	}
 	words, refused := dumpRefused(err)
 	if !refused {

@@ -154,15 +154,27 @@ func (c *Conn) Numbering(ctx context.Context) (event.History, []event.TimelineSt
 // LeaderTakeover is how long a silent leader is waited for.
 const LeaderTakeover = leaseTakeover
 
-// AbandonLease stops renewing without giving the key back: a killed process.
-func (w *Writer) AbandonLease() {
-	w.lease.kv = deadStore{}
+// Mortal lets the writer die without a word: after kill it can't renew or give
+// back the leader key.
+func (o *WriterOptions) Mortal() (kill func()) {
+	m := &mortalStore{}
+	o.leaseStore = func(s store) store {
+		m.store = s
+		return m
+	}
+	return func() { m.dead.Store(true) }
 }
 
-type deadStore struct{ store }
+type mortalStore struct {
+	store
+	dead atomic.Bool
+}
 
-func (deadStore) put(context.Context, string, []byte, uint64) (uint64, error) {
-	return 0, errors.New("this process is dead")
+func (m *mortalStore) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if m.dead.Load() {
+		return 0, errors.New("this process is dead")
+	}
+	return m.store.put(ctx, key, value, revision)
 }
 
 // ForgetSecret puts another secret in the place of the stream's.

@@ -7,10 +7,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The NATS server has goroutines that run for the whole process once a
-	// server was started; none is ours.
 	goleak.VerifyTestMain(m,
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGoRoutine"),
 		// The collation library logs with glog, whose flusher starts with the
 		// process and never ends.
 		goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"),

@@ -42,8 +42,10 @@ type WriterOptions struct {
 	// AckTimeout is how long an ack may take. Default 5 s.
 	AckTimeout time.Duration
 
-	publisher func(publisher) publisher // faults in tests
-	limit     int                       // bytes of a message, in tests
+	// For tests: faults, and the bytes of a message.
+	publisher  func(publisher) publisher
+	leaseStore func(store) store
+	limit      int
 }
 
 func (o *WriterOptions) setDefaults(replicas int) {
@@ -153,6 +155,9 @@ func OpenWriter(ctx context.Context, c *Conn, o WriterOptions) (*Writer, *Tail, 
 	var err error
 	if w.lease, err = acquireLease(ctx, c, rand.Text(), o.Name); err != nil {
 		return nil, nil, fmt.Errorf("open writer: %w", err)
+	}
+	if o.leaseStore != nil {
+		w.lease.kv = o.leaseStore(w.lease.kv)
 	}
 	leaseCtx, stop := context.WithCancel(context.Background())
 	w.leaseStop = stop

@@ -21,7 +21,9 @@ func TestStandbyTakesOver(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
 	follow(t, c, r)
-	first := write(t, c, cdc.WriterOptions{Name: "first"}, facts(upTo(0)))
+	mortal := cdc.WriterOptions{Name: "first"}
+	kill := mortal.Mortal()
+	first := write(t, c, mortal, facts(upTo(0)))
 	first.numbered(t, 1, 20)
 	r.wantNumbered(t, 1, 20)
 
@@ -45,7 +47,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	case <-time.After(cdc.LeaderTakeover + 500*time.Millisecond):
 	}
 	dead := time.Now()
-	first.AbandonLease()
+	kill()
 	o := <-second
 	if o.err != nil {
 		t.Fatal(o.err)
@@ -99,10 +101,12 @@ func TestRivalWriterIsFenced(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
 	f, _ := follow(t, c, r)
-	first := write(t, c, cdc.WriterOptions{Name: "first"}, facts(upTo(0)))
+	mortal := cdc.WriterOptions{Name: "first"}
+	kill := mortal.Mortal()
+	first := write(t, c, mortal, facts(upTo(0)))
 	first.numbered(t, 1, 10)
 	r.wantNumbered(t, 1, 10)
-	first.AbandonLease()
+	kill()
 	second, _, err := cdc.OpenWriter(t.Context(), c, cdc.WriterOptions{Name: "second"})
 	if err != nil {
 		t.Fatal(err)

@@ -54,9 +54,3 @@ func (b *breaker) done(ok bool, now time.Time) {
 	// Jitter, so that the clients of a dead router do not come back as one.
 	b.until = now.Add(b.pause/2 + rand.N(b.pause/2+1))
 }
-
-func (b *breaker) open(now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.until.IsZero() && now.Before(b.until)
-}
