@@ -2,8 +2,13 @@ package checker
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrAway is what an [Answerer] returns while it is down. Any other error is a
+// mistake in the question, and ends the run.
+var ErrAway = errors.New("the router is away")
 
 // Levels of a question, as callers of a router write them.
 const (
@@ -45,8 +50,8 @@ type Answer struct {
 
 // Answerer is a router under test. Its methods are called at once by many.
 type Answerer interface {
-	// Ask answers a question. An error means that the router is not there, or
-	// could not answer; it promises nothing.
+	// Ask answers a question. An error that is [ErrAway] means that the router is
+	// not there; it promises nothing.
 	Ask(ctx context.Context, q *Question) (Answer, error)
 	// Wrote tells that a session's write was acknowledged just now. A router
 	// that needs no such word ignores it.

@@ -54,6 +54,16 @@ var tables = []table{
 	},
 }
 
+// Tables are the names of the tables whose keys sessions read, as keys print
+// them.
+func Tables() []string {
+	out := make([]string, len(tables))
+	for i := range tables {
+		out[i] = schema + "." + tables[i].name
+	}
+	return out
+}
+
 func noteName(row int) string { return fmt.Sprintf("Note-%d", row) }
 
 // Key is a row of one of the tables, counted over all of them.

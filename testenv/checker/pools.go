@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,5 +195,6 @@ func (w *writer) transaction(id int64, rows []WrittenRow, first ...string) (gtid
 	if res.SessionTracking == nil || res.SessionTracking.GTID == "" {
 		return "", errors.New("the server did not say the GTID of a commit")
 	}
-	return res.SessionTracking.GTID, nil
+	// The result's strings alias the connection's buffer.
+	return strings.Clone(res.SessionTracking.GTID), nil
 }

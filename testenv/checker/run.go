@@ -116,12 +116,14 @@ func run(ctx context.Context, o *Options) error {
 
 // live runs the sessions beside the faults.
 func (w *World) live(ctx context.Context, o *Options) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	sessions := make([]*session, o.Sessions)
 	for i := range sessions {
 		sessions[i] = &session{
-			id: i, w: w, answerer: o.Answerer, pace: o.Pace, mail: make(chan handOn, 4), all: sessions, own: map[Key]string{},
+			id: i, w: w, answerer: o.Answerer, pace: o.Pace, mail: make(chan handOn, 4), all: sessions, own: map[Key]string{}, fail: fail,
 			rng: rand.New(rand.NewPCG(o.Seed, uint64(i)+1)),
 		}
 	}
@@ -138,5 +140,8 @@ func (w *World) live(ctx context.Context, o *Options) error {
 	}
 	stop()
 	wg.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
 	return err
 }

@@ -2,6 +2,8 @@ package checker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +12,9 @@ import (
 
 // maxSessions bounds Options.Sessions.
 const maxSessions = 256
+
+// readersEvery makes one in so many sessions a reader that never writes.
+const readersEvery = 3
 
 // Chances of a session's steps, in percent.
 const (
@@ -48,6 +53,7 @@ type session struct {
 	pace     time.Duration
 	mail     chan handOn
 	all      []*session
+	fail     func(error) // ends the run
 
 	own map[Key]string // GTID of the newest write of each key
 }
@@ -62,7 +68,7 @@ func (s *session) run(ctx context.Context) {
 			continue
 		default:
 		}
-		if s.percent(writePercent) {
+		if s.id%readersEvery != 0 && s.percent(writePercent) {
 			s.write(ctx)
 		} else {
 			s.read(ctx, s.question())
@@ -230,6 +236,9 @@ func (s *session) ask(ctx context.Context, r *Read, server string, others ...*Wr
 	r.Answered = s.w.rec.now()
 	if err != nil {
 		r.AskErr = err.Error()
+		if !errors.Is(err, ErrAway) && ctx.Err() == nil {
+			s.fail(fmt.Errorf("ask about %v at level %s, floor %q: %w", q.Keys, q.Level, q.Floor, err))
+		}
 		return
 	}
 	r.Yes, r.Server, r.Replica, r.UUID, r.Reason = ans.Yes, ans.Server, ans.Replica, ans.UUID, ans.Reason

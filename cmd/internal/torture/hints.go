@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,7 +106,7 @@ func (r *hintsRouter) ready() bool {
 			return false
 		}
 	}
-	return len(r.defs) > 0
+	return !slices.ContainsFunc(checker.Tables(), func(t string) bool { return r.defs[t] == nil })
 }
 
 func (r *hintsRouter) close() {

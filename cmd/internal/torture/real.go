@@ -25,9 +25,6 @@ import (
 // readyTimeout bounds the program's start.
 const readyTimeout = 60 * time.Second
 
-// errAway is what a question meets while the program is down.
-var errAway = errors.New("the router is away")
-
 // realRouter is the whole program, in this process: tailers, stream, index and
 // router. It is started again when it ends by itself, as a supervisor would.
 type realRouter struct {
@@ -50,6 +47,8 @@ type realRouter struct {
 func configFor(c *testenv.Cluster, via map[string]*testenv.Proxy, natsURL, dir string) (*config.Config, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster: torture\ndata_dir: %q\nlisten: {http: \"off\", resp: \"off\"}\nnats: {url: %q}\n", dir, natsURL)
+	// Chases ask thousands of times a second; the budget is not what is tested.
+	b.WriteString("primary_budget: {reads_per_s: 1000000}\n")
 	fmt.Fprintf(&b, "keys: {%s: [%s]}\nservers:\n", checker.GroupTable, checker.GroupColumn)
 	for _, s := range c.Servers() {
 		fmt.Fprintf(&b, "  - {name: %s, addr: %q, app_addr: %q, user: %s, password: %s}\n",
@@ -128,7 +127,7 @@ func (r *realRouter) ready(ctx context.Context) error {
 	defer cancel()
 	d := r.up.Load()
 	if d == nil {
-		return errAway
+		return checker.ErrAway
 	}
 	return d.Ready(ctx)
 }
@@ -164,7 +163,7 @@ func (*realRouter) Wrote(int, []string, string) {}
 func (r *realRouter) Ask(ctx context.Context, q *checker.Question) (checker.Answer, error) {
 	d := r.up.Load()
 	if d == nil {
-		return checker.Answer{}, errAway
+		return checker.Answer{}, checker.ErrAway
 	}
 	req := router.Request{Server: q.Server, MaxStaleness: q.Bound}
 	var ok bool

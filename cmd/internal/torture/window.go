@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -43,7 +42,7 @@ func (r *windowRouter) Ask(_ context.Context, q *checker.Question) (checker.Answ
 	sticky := wrote && time.Since(at) < windowLength
 	replicas := r.c.Replicas()
 	if len(replicas) == 0 {
-		return checker.Answer{}, errors.New("there is no replica")
+		return checker.Answer{}, checker.ErrAway
 	}
 	target := replicas[rand.IntN(len(replicas))].Name()
 	if q.Server != "" {
