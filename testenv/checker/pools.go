@@ -99,27 +99,22 @@ func readRows(ctx context.Context, db *sql.DB, query string, args ...any) (shown
 	return shown, uuid, rows.Err()
 }
 
-// askAll asks every replica for the same rows at once; the answers come on the
-// channel, which is closed after the last.
-func (p *pools) askAll(ctx context.Context, servers []string, keys []Key, group int) <-chan Shown {
-	out := make(chan Shown, len(servers))
+// askAll asks every replica for the same rows at once, and waits for all.
+func (p *pools) askAll(ctx context.Context, servers []string, keys []Key, group int) []Shown {
+	out := make([]Shown, len(servers))
+	ctx, cancel := context.WithTimeout(ctx, oracleTimeout)
+	defer cancel()
 	var wg sync.WaitGroup
-	for _, name := range servers {
+	for i, name := range servers {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, oracleTimeout)
-			defer cancel()
-			s := Shown{Server: name}
+			out[i].Server = name
 			var err error
-			if s.Rows, _, err = p.read(ctx, name, keys, group); err != nil {
-				s.Rows, s.Err = nil, err.Error()
+			if out[i].Rows, _, err = p.read(ctx, name, keys, group); err != nil {
+				out[i].Rows, out[i].Err = nil, err.Error()
 			}
-			out <- s
 		})
 	}
-	go func() {
-		wg.Wait()
-		close(out)
-	}()
+	wg.Wait()
 	return out
 }
 

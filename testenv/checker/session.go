@@ -19,9 +19,9 @@ const readersEvery = 3
 // Chances of a session's steps, in percent.
 const (
 	writePercent   = 35 // a step is a write
-	chasePercent   = 50 // after a write: ask for it until a replica serves it
+	chasePercent   = 80 // after a write: ask for it until a replica serves it
 	handOnPercent  = 30 // after a write: another session reads it at once
-	hotPercent     = 50 // a key is one of the few that everybody uses
+	hotPercent     = 40 // a key is one of the few that everybody uses
 	pairPercent    = 15 // two keys at once
 	groupPercent   = 15 // a read of a group
 	sessionPercent = 25 // level session, where there is a floor
@@ -31,8 +31,8 @@ const (
 
 // A chase asks again every chaseEvery, chaseTimes at most.
 const (
-	chaseTimes = 60
-	chaseEvery = 300 * time.Microsecond
+	chaseTimes = 100
+	chaseEvery = 100 * time.Microsecond
 )
 
 const hotKeys = 6
@@ -156,15 +156,12 @@ func (s *session) floor(r *Read) string {
 	return strings.Join(slices.Compact(gtids), ",")
 }
 
-// read asks where to read, waits a while, and reads there. Meanwhile every
-// replica is asked what it shows, for the oracle.
+// read asks every replica what it shows, as the oracle does before each read,
+// then the router where to read, waits a while, and reads there.
 func (s *session) read(ctx context.Context, r *Read, others ...*Write) {
-	oracle := s.w.pools.askAll(ctx, s.w.replicas(), r.Keys, r.Group)
+	r.Oracle = s.w.pools.askAll(ctx, s.w.replicas(), r.Keys, r.Group)
 	s.ask(ctx, r, "", others...)
 	s.follow(ctx, r, s.delay())
-	for shown := range oracle {
-		r.Oracle = append(r.Oracle, shown)
-	}
 	s.record(ctx, r)
 }
 
