@@ -107,13 +107,16 @@ func (j *judge) take(l *Line) error {
 		j.head = l.Head
 	case l.Write != nil:
 		for _, r := range l.Write.Rows {
-			if r.Key < 0 || int(r.Key) >= numKeys {
+			if !r.Key.valid() {
 				return fmt.Errorf("key %d: %w", r.Key, ErrFormat)
 			}
 		}
 		j.order.add(l.Write)
 		j.last = max(j.last, l.Write.End)
 	case l.Read != nil:
+		if !l.Read.valid() {
+			return fmt.Errorf("a read of keys that do not exist: %w", ErrFormat)
+		}
 		j.reads = append(j.reads, l.Read)
 		j.last = max(j.last, l.Read.End, l.Read.Answered)
 	case l.Fork != nil:
@@ -133,6 +136,13 @@ func (j *judge) take(l *Line) error {
 		j.end = l.End.At
 	}
 	return nil
+}
+
+// valid tells whether all keys of a read exist.
+func (r *Read) valid() bool {
+	bad := func(s ShownRow) bool { return !s.Key.valid() }
+	return !slices.ContainsFunc(r.Keys, func(k Key) bool { return !k.valid() }) && !slices.ContainsFunc(r.Rows, bad) &&
+		!slices.ContainsFunc(r.Oracle, func(s Shown) bool { return slices.ContainsFunc(s.Rows, bad) })
 }
 
 func (j *judge) judgeReads(rep *Report) {
@@ -238,6 +248,9 @@ type promise struct {
 	class string
 	what  string
 	need  func(k Key) need
+	// rows tells that the promise covers what was written before the run: every
+	// row is there.
+	rows bool
 }
 
 func (j *judge) promises(r *Read, era int) []promise {
@@ -259,7 +272,7 @@ func (j *judge) promises(r *Read, era int) []promise {
 // watermark is the promise about commits acknowledged before t. The router read
 // its clock after the question was put, so t is never too late.
 func (j *judge) watermark(class, what string, t Moment, era int) promise {
-	return promise{class: class, what: what, need: func(k Key) need { return j.order.before(j.order.all[k], k, t, era) }}
+	return promise{class: class, what: what, rows: true, need: func(k Key) need { return j.order.before(j.order.all[k], k, t, era) }}
 }
 
 func (j *judge) floor(writes []int64, k Key, era int) need {
@@ -293,7 +306,7 @@ func (j *judge) broken(r *Read, p promise, shown map[Key]int64, era int) string 
 	}
 	for _, k := range r.Keys {
 		n := p.need(k)
-		if v, ok := shown[k]; !ok || v < n.v {
+		if v, ok := shown[k]; !ok && (p.rows || n.v > 0) || v < n.v {
 			return fmt.Sprintf("%s on %s shows version %d, %s is %d", k, r.Server, v, p.what, n.v)
 		}
 	}
@@ -305,7 +318,7 @@ func (j *judge) broken(r *Read, p promise, shown map[Key]int64, era int) string 
 func (j *judge) brokenGroup(r *Read, p promise, shown map[Key]int64, era int) string {
 	for k := Key(0); k.grouped(); k++ {
 		n := p.need(k)
-		if n.v == 0 {
+		if n.v == 0 && p.rows {
 			n.group = k.firstGroup()
 		}
 		v, ok := shown[k]

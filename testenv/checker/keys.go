@@ -73,6 +73,7 @@ type Key int
 var numKeys = len(tables) * rowsPerTable
 
 func (k Key) table() *table  { return &tables[int(k)/rowsPerTable] }
+func (k Key) valid() bool    { return k >= 0 && int(k) < numKeys }
 func (k Key) row() int       { return int(k) % rowsPerTable }
 func (k Key) grouped() bool  { return int(k) < rowsPerTable }
 func (k Key) String() string { return schema + "." + k.table().name + "/" + k.table().print(k.row()) }

@@ -115,7 +115,7 @@ func (o *Options) nats(ctx context.Context) (*testenv.NATSProcess, error) {
 	}
 	for _, f := range fs {
 		if f.Name == natsFault {
-			return testenv.StartNATS(ctx, testenv.NATSOptions{Provisioning: o.Provisioning})
+			return testenv.StartNATS(ctx, testenv.NATSOptions{Provisioning: o.Provisioning, MaxFileStore: 8 << 30})
 		}
 	}
 	return nil, nil
