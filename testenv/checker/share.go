@@ -52,7 +52,9 @@ type Report struct {
 type FaultReport struct {
 	Name   string `json:"name"`
 	Struck int    `json:"struck"`
-	Reads  int    `json:"reads"` // that fell inside it
+	// Reads are those that fell inside it, with those that no server was named
+	// for.
+	Reads int `json:"reads"`
 	// ShareAfter and OracleAfter are those of the decisions within After of its
 	// end (until the next fault at most), ShareInside while it lasted; null when
 	// there were none.
@@ -185,7 +187,7 @@ func (j *judge) judgeFault(name string) FaultReport {
 		f.Struck++
 		for _, d := range j.between(s.Begin, s.End) {
 			inside.add(d)
-			if d.read {
+			if d.read || !d.chase { // a question that found no server was struck too
 				f.Reads++
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ func Run(ctx context.Context, o Options) (rep *checker.Report, err error) {
 	}
 	if o.Replicas == 0 {
 		o.Replicas = 2
+	}
+	if !slices.Contains(Routers(), o.Router) {
+		return nil, fmt.Errorf("router %q: it must be one of %s", o.Router, strings.Join(Routers(), ", "))
 	}
 	if _, err := choose(o.Faults, catalogue(o.Router)); err != nil {
 		return nil, err
@@ -92,10 +96,8 @@ func (o *Options) on(ctx context.Context, c *testenv.Cluster, dir string) (rep *
 		}
 		defer h.close()
 		answerer = h
-	case "window":
-		answerer = newWindow(c)
 	default:
-		return nil, fmt.Errorf("router %q: it must be one of %s", o.Router, strings.Join(Routers(), ", "))
+		answerer = newWindow(c)
 	}
 	faults, err := choose(o.Faults, append(checker.ServerFaults(), ownFaults(via, real, nats)...))
 	if err != nil {
