@@ -41,6 +41,9 @@ type Answer struct {
 	Replica bool   // Server is a replica, not the primary
 	UUID    string // server_uuid that the answer is about; empty: the router does not say
 	Reason  string
+	// Stale flags a yes that the router gives blind: it promises nothing, and
+	// counts for nothing.
+	Stale bool
 	// WatermarkAge says which commits of others the answer covers at LevelKey:
 	// those acknowledged before now - WatermarkAge. Unknown: it claims nothing.
 	WatermarkAge time.Duration

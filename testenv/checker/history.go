@@ -102,6 +102,7 @@ type Read struct {
 	Replica      bool          `json:"rep,omitempty"`
 	UUID         string        `json:"uuid,omitempty"`
 	Reason       string        `json:"why,omitempty"`
+	Stale        bool          `json:"stale,omitempty"`
 	WatermarkAge time.Duration `json:"wa"`
 	Staleness    time.Duration `json:"st"`
 

@@ -147,7 +147,7 @@ func (r *Read) valid() bool {
 
 func (j *judge) judgeReads(rep *Report) {
 	for _, r := range j.reads {
-		d := decision{at: r.Asked, chase: r.Chase, replica: r.Yes && r.Replica, oracle: !r.Chase && j.oracle(r), read: r.Begin != 0 && r.Err == ""}
+		d := decision{at: r.Asked, chase: r.Chase, replica: r.Yes && r.Replica && !r.Stale, oracle: !r.Chase && j.oracle(r), read: r.Begin != 0 && r.Err == ""}
 		j.decisions = append(j.decisions, d)
 		switch {
 		case !r.Yes || r.Begin == 0:
@@ -254,6 +254,9 @@ type promise struct {
 }
 
 func (j *judge) promises(r *Read, era int) []promise {
+	if r.Stale {
+		return nil
+	}
 	own := promise{class: ViolationSession, what: "the session's own write", need: func(k Key) need {
 		return j.order.before(j.order.own[ownKey{r.Session, k}], k, r.Asked, era)
 	}}

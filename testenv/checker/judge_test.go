@@ -114,6 +114,10 @@ func TestVerdicts(t *testing.T) {
 			s.add(checker.Line{Read: read(func(r *checker.Read) { r.Yes, r.Rows = false, []checker.ShownRow{row(0, 0, 0)} })})
 			s.add(checker.Line{Read: read(func(r *checker.Read) { r.Rows = []checker.ShownRow{row(0, 1, 1)} })})
 		}},
+		{"a yes flagged stale promises nothing", "", func(s *script) {
+			wrote1(s)
+			s.add(checker.Line{Read: read(func(r *checker.Read) { r.Stale, r.Rows = true, []checker.ShownRow{row(0, 0, 0)} })})
+		}},
 		{"the session's own write is missing, though after the watermark", checker.ViolationSession, func(s *script) {
 			s.write(1, 0, 999*ms, 0, 1, 0)
 			s.add(checker.Line{Read: read(func(r *checker.Read) { r.Rows = []checker.ShownRow{row(0, 0, 0)} })})

@@ -239,6 +239,7 @@ func (s *session) ask(ctx context.Context, r *Read, server string, others ...*Wr
 		return
 	}
 	r.Yes, r.Server, r.Replica, r.UUID, r.Reason = ans.Yes, ans.Server, ans.Replica, ans.UUID, ans.Reason
+	r.Stale = ans.Stale
 	r.WatermarkAge, r.Staleness = ans.WatermarkAge, ans.Staleness
 }
 

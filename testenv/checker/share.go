@@ -150,7 +150,7 @@ func (j *judge) oracle(r *Read) bool {
 	case LevelBounded:
 		asked.Replica, asked.Staleness = true, r.Bound
 	}
-	asked.End = r.Answered
+	asked.End, asked.Stale = r.Answered, false
 	promises := j.promises(&asked, era)
 	return slices.ContainsFunc(r.Oracle, func(s Shown) bool {
 		if s.Err != "" {

@@ -194,16 +194,13 @@ func (r *realRouter) Ask(ctx context.Context, q *checker.Question) (checker.Answ
 	if err != nil {
 		return checker.Answer{}, err
 	}
-	out := checker.Answer{Yes: ans.Yes, Server: ans.Server, Replica: ans.Role == event.RoleReplica, Reason: ans.Reason.String(),
+	out := checker.Answer{Yes: ans.Yes, Server: ans.Server, Replica: ans.Role == event.RoleReplica, Reason: ans.Reason.String(), Stale: ans.Stale,
 		WatermarkAge: ans.WatermarkAge, Staleness: ans.Staleness}
 	if ans.Detail != "" {
 		out.Reason += ": " + ans.Detail
 	}
 	if ans.Yes {
 		out.UUID = ans.UUID.String()
-	}
-	if ans.Stale { // it says itself that it promises nothing
-		out.WatermarkAge, out.Staleness = checker.Unknown, checker.Unknown
 	}
 	return out, nil
 }
