@@ -13,7 +13,10 @@ import (
 	"tidegate/testenv/checker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// glog, which a library brings in, flushes for as long as the process lives.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+}
 
 // run tortures a router and judges its history a second time.
 func run(t *testing.T, o torture.Options) *checker.Report {
