@@ -53,7 +53,7 @@ On your servers:  tidegate config --example > tidegate.yaml
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
-		runCommand(), tailCommand(), serveCommand(), sandboxCommand(), demoCommand(),
+		runCommand(), tailCommand(), serveCommand(), sandboxCommand(), demoCommand(), tortureCommand(),
 		checkCommand(), statusCommand(), acceptCommand(), observeCommand(), configCommand(),
 		benchCommand(), benchChildCommand(),
 	)

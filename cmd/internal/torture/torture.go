@@ -1,0 +1,143 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/testenv"
+	"tidegate/testenv/checker"
+)
+
+// Routers names the routers that can be tortured.
+func Routers() []string { return []string{"real", "hints", "window"} }
+
+// Options of [Run].
+type Options struct {
+	testenv.Provisioning
+
+	Router   string // one of Routers
+	Faults   string // "none", "all", or names with commas
+	Duration time.Duration
+	After    time.Duration // peace after a fault; 0: the checker's default
+	Sessions int           // 0: the checker's default
+	Replicas int           // 0: two
+	Seed     uint64
+	History  string // file to write
+	Log      *slog.Logger
+}
+
+// Run tortures a router and returns the verdict. An error means that the run
+// failed, not the router.
+func Run(ctx context.Context, o Options) (rep *checker.Report, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Replicas == 0 {
+		o.Replicas = 2
+	}
+	if !slices.Contains(Routers(), o.Router) {
+		return nil, fmt.Errorf("router %q: it must be one of %s", o.Router, strings.Join(Routers(), ", "))
+	}
+	if _, err := choose(o.Faults, catalogue(o.Router)); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tidegate-torture-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	c, err := testenv.Start(ctx, testenv.Options{Provisioning: o.Provisioning, Servers: o.Replicas + 1})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := checker.Prepare(ctx, c); err != nil {
+		return nil, err
+	}
+	return o.on(ctx, c, dir)
+}
+
+// on makes the router on the running servers and lets the checker loose.
+func (o *Options) on(ctx context.Context, c *testenv.Cluster, dir string) (rep *checker.Report, err error) {
+	via := map[string]*testenv.Proxy{}
+	for _, s := range c.Servers() {
+		if via[s.Name()], err = s.Proxy(); err != nil {
+			return nil, err
+		}
+	}
+	var answerer checker.Answerer
+	var real *realRouter
+	var nats *testenv.NATSProcess
+	switch o.Router {
+	case "real":
+		if nats, err = o.nats(ctx); err != nil {
+			return nil, err
+		}
+		url := ""
+		if nats != nil {
+			defer func() { err = errors.Join(err, nats.Close()) }()
+			url = nats.URL()
+		}
+		if real, err = newReal(ctx, c, via, url, dir, o.Log); err != nil {
+			return nil, err
+		}
+		defer real.close()
+		answerer = real
+	case "hints":
+		h, err := newHints(ctx, c, o.Log)
+		if err != nil {
+			return nil, err
+		}
+		defer h.close()
+		answerer = h
+	default:
+		answerer = newWindow(c)
+	}
+	faults, err := choose(o.Faults, append(checker.ServerFaults(), ownFaults(via, real, nats)...))
+	if err != nil {
+		return nil, err
+	}
+	return checker.Run(ctx, checker.Options{
+		Cluster: c, Answerer: answerer, Router: o.Router, Duration: o.Duration, Faults: faults, After: o.After,
+		Sessions: o.Sessions, Seed: o.Seed, History: o.History, Log: o.Log,
+	})
+}
+
+// nats starts a NATS of its own process when its fault is asked for.
+func (o *Options) nats(ctx context.Context) (*testenv.NATSProcess, error) {
+	fs, err := choose(o.Faults, catalogue(o.Router))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fs {
+		if f.Name == natsFault {
+			return testenv.StartNATS(ctx, testenv.NATSOptions{Provisioning: o.Provisioning, MaxFileStore: 8 << 30})
+		}
+	}
+	return nil, nil
+}
+
+// catalogue lists the faults that a router can meet, without anything to
+// strike.
+func catalogue(router string) []checker.Fault {
+	fs := checker.ServerFaults()
+	if router == "real" {
+		return append(fs, ownFaults(nil, &realRouter{}, &testenv.NATSProcess{})...)
+	}
+	return append(fs, ownFaults(nil, nil, nil)...)
+}
+
+// Faults names the faults that "real" can meet, each with what it is.
+func Faults() [][2]string {
+	var out [][2]string
+	for _, f := range catalogue("real") {
+		out = append(out, [2]string{f.Name, f.What})
+	}
+	return out
+}
