@@ -26,6 +26,7 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 	ix.announced = a
 	ix.lose(a, v, same)
 	ix.setGroups(a.Groups)
+	ix.clk.ofRun = ix.clk.ofRun && same
 	if same {
 		ix.explained = ix.explained.Union(a.Executed)
 	} else {
@@ -64,7 +65,7 @@ func (ix *Index) lose(a *event.Announcement, v event.Version, same bool) {
 		}
 	}
 	ix.lost = a.Lost
-	if p := ix.clk.newest; same && p != nil && rule(ruleShownAgain) {
+	if p := ix.clk.newest; same && p != nil && ix.clk.ofRun && rule(ruleShownAgain) {
 		// A counted E of this very run has shown them since.
 		ix.lost = ix.lost.Subtract(p.e)
 	}

@@ -32,3 +32,23 @@ func TestRule11Reuse(t *testing.T) {
 		t.Errorf("watermark at %d, want tick %d sent at %d", at, tick, w.now)
 	}
 }
+
+// TestRule10AnnouncedTwice: a primary that is announced again before any of its
+// probes counted has shown nothing yet; what its predecessor's probe had is lost
+// all the same (found by router/rulestest).
+func TestRule10AnnouncedTwice(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.write(tx("a:11", 1))
+	w.newTick()
+	w.state("a", "a:1-11")
+	lossy := func() *event.Announcement {
+		a := w.announcement("b", "a:1-10")
+		a.Lost = set(t, "a:11")
+		return a
+	}
+	a := lossy()
+	a.NewlyLost = set(t, "a:11")
+	w.write(a)
+	w.write(lossy())
+	w.wantSet("lost", w.snap().Lost(), "a:11")
+}

@@ -65,6 +65,7 @@ type clock struct {
 	probes []*probe
 	count  uint64
 	newest *probe // newest counted E, whatever its tick
+	ofRun  bool   // newest is of the run that is announced now
 	// executed is the executed part of the newest counted probe, which the next
 	// one must contain.
 	executed gtid.Set
@@ -132,7 +133,7 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 		p.e = ix.share(p.executed.Union(s.Owned))
 	}
 	c.count++
-	c.executed, c.newest = p.executed, p
+	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.explained = p.e
 	if ix.lost.Overlaps(p.e) && rule(ruleShownAgain) {
 		// What the primary has again is not lost any more; else a GTID that was

@@ -41,6 +41,7 @@ func (w *world) loseTail(s *server, n int) {
 		s.executed &^= one(e.slot)
 		s.holds[e.slot] = nothing
 		w.lose(e.tx)
+		s.lossy = true
 	}
 }
 
@@ -52,7 +53,7 @@ func (w *world) loseRows(s *server, n int) {
 			return
 		}
 		s.visible &^= one(e.tx)
-		s.dirty = true
+		s.dirty, s.lossy = true, true
 		n--
 		w.say("... and %s has no rows of t%d any more, though g%d stays executed", s.name(w), e.tx, e.slot)
 	}
@@ -70,9 +71,13 @@ func (s *server) name(w *world) string {
 // start brings a stopped server back.
 func (w *world) start(x int) bool {
 	s := &w.servers[x]
-	if s.up {
+	// A server that lost something is not back before its lease is over: that a
+	// connection broke is known sooner than a mysqld is back (rules §2.5, §11.2 go
+	// by what the tailer sees).
+	if s.up || s.lossy && w.now <= s.downAt+leaseSteps {
 		return false
 	}
+	s.lossy = false
 	s.up = true
 	s.run++
 	w.say("%s starts again", serverNames[x])

@@ -11,6 +11,7 @@ func (w *world) heal() {
 	w.healing = true
 	w.asks = nil
 	w.say("--- nothing goes wrong any more ---")
+	w.now += leaseSteps + 1
 	for x := range w.servers {
 		w.start(x)
 	}
@@ -19,7 +20,7 @@ func (w *world) heal() {
 	}
 	traced := w.traced
 	for i := range healRounds {
-		w.traced = traced && i == healRounds-1 // the last one tells it all
+		w.traced = traced && (w.patient || i == healRounds-1) // the last one tells most
 		w.round()
 		if w.violation != nil {
 			return

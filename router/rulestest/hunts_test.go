@@ -26,8 +26,8 @@ const twofold = "another rule keeps the promise as well; "
 func mutantHunts() map[string]hunt {
 	likely := func(features []Feature, kinds map[Kind]int) Bias { return Bias{Features: features, Kinds: kinds} }
 	failover := likely([]Feature{FeatureCrash, FeaturePromote}, map[Kind]int{KindFailover: 12, KindSettle: 3, KindCommit: 2})
-	tail := likely([]Feature{FeatureCrash, FeatureTailLost, FeaturePromote}, map[Kind]int{KindCrash: 10, KindSettle: 3, KindCommit: 2})
-	relaxed := likely([]Feature{FeatureCrash, FeatureRelaxed}, map[Kind]int{KindCrash: 10, KindStart: 6})
+	tail := likely([]Feature{FeatureCrash, FeatureTailLost, FeaturePromote}, map[Kind]int{KindCrash: 10, KindSettle: 3, KindCommit: 2, KindWait: 4})
+	relaxed := likely([]Feature{FeatureCrash, FeatureRelaxed}, map[Kind]int{KindCrash: 10, KindStart: 6, KindWait: 4})
 	rebuilt := likely([]Feature{FeatureCrash, FeaturePromote, FeatureRebuild}, map[Kind]int{KindCrash: 5, KindBackup: 6, KindRebuild: 8})
 	silent := likely([]Feature{FeatureCrash}, map[Kind]int{KindCrash: 6, KindCommit: 2})
 	silent.Only = true
@@ -66,7 +66,7 @@ func mutantHunts() map[string]hunt {
 		"index/holds_lost":      {bias: failover},
 		"index/errant":          {bias: errant},
 		"index/primary_alone":   {elsewhere: "the world has no two primaries; index"},
-		"index/primary_run":     {bias: tail},
+		"index/primary_run":     {elsewhere: twofold + "index"},
 		"index/e_announced":     {bias: tail},
 		"index/e_writable":      {bias: failover},
 		"index/e_drained":       {elsewhere: twofold + "index"},

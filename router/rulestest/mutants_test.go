@@ -97,6 +97,12 @@ func (m mutant) hunt(t *testing.T, h hunt) {
 			continue
 		}
 		small := Shrink(f.shortest, o)
+		m.off("")
+		if v := Play(small, Options{Heal: true}).Violation; v != nil {
+			t.Errorf("the run is wrong with all rules in force as well: %s", v)
+			continue
+		}
+		m.off(m.rule)
 		report := Report(small, o)
 		t.Logf("%d steps; options %08b", len(small.Steps), small.Header[4])
 		if *mutantFlag != "" {

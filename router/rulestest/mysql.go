@@ -40,8 +40,8 @@ type server struct {
 	uuid gtid.UUID
 	run  int // of mysqld
 	data int // data set
-	// unclean: the newest stop was a crash.
-	unclean bool
+	// unclean: the newest stop was a crash; lossy: it lost something.
+	unclean, lossy bool
 
 	owned, executed set                   // GTIDs
 	visible         set                   // transactions

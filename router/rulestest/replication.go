@@ -94,12 +94,13 @@ func (w *world) recover(s *server, all bool) {
 func (w *world) lose(n int8) {
 	if t := &w.txs[n]; !t.lost {
 		t.lost, t.lostAt = true, w.now
-		if t.ddl { // what came after it is lost as well
-			w.def = 0
-		}
 		for i := range w.sessions {
 			w.sessions[i].told &^= one(n)
 		}
+		for i := range w.asks {
+			w.asks[i].told &^= one(n)
+		}
+		w.redefine()
 		w.say("t%d is lost", n)
 	}
 }
@@ -109,7 +110,7 @@ func (w *world) lose(n int8) {
 func (w *world) promote(x int, c byte) bool {
 	s := &w.servers[x]
 	p := w.primary()
-	if !s.up || s.primary || s.followExecuted || s.dirty || s.relaxed {
+	if !s.up || s.primary || s.followExecuted || s.dirty || s.relaxed || w.holdsOther(s) {
 		return false
 	}
 	undrained := false
@@ -141,6 +142,19 @@ func (w *world) promote(x int, c byte) bool {
 	return true
 }
 
+// holdsOther tells whether a server holds a lost transaction under a GTID that
+// was given to another since. Nobody promotes it: it is tainted as a whole, and a
+// history that began since knows no identities to tell the two apart by.
+func (w *world) holdsOther(s *server) bool {
+	for n := range w.txs {
+		t := &w.txs[n]
+		if other := s.holds[t.slot]; !t.lost && !t.errant && s.executed.has(t.slot) && other != int8(n) {
+			return true
+		}
+	}
+	return false
+}
+
 // loseAbsent notes as lost what a new primary has not, and will not have; what
 // it has is not lost any more.
 func (w *world) loseAbsent(s *server) {
@@ -161,6 +175,7 @@ func (w *world) loseAbsent(s *server) {
 			w.say("t%d is there again", n)
 		}
 	}
+	w.redefine()
 }
 
 // settleRelay ends the drain of a primary that was promoted too early.
@@ -169,6 +184,16 @@ func (w *world) settleRelay() {
 		s := &w.servers[i]
 		if s.undrained && len(s.relay) == 0 && len(s.inFlight) == 0 {
 			s.undrained = false
+		}
+	}
+}
+
+// redefine works out which definition is in force: after a loss, an older one.
+func (w *world) redefine() {
+	w.def = 0
+	for n := range w.txs {
+		if t := &w.txs[n]; t.ddl && !t.lost {
+			w.def = t.def
 		}
 	}
 }

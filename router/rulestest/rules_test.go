@@ -99,6 +99,6 @@ func TestPlay(t *testing.T) {
 	}
 	r := ParseRun(data)
 	if res := Play(r, Options{Heal: true}); res.Violation != nil {
-		t.Errorf("\n%s", Report(r, Options{Heal: true}))
+		t.Errorf("\n%s", Report(r, Options{Heal: true, Everything: true}))
 	}
 }

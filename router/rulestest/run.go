@@ -50,8 +50,9 @@ type Result struct {
 type Options struct {
 	// Heal demands in the end that every question becomes a yes.
 	Heal bool
-	// Trace makes the result tell what happened.
-	Trace bool
+	// Trace makes the result tell what happened; Everything also what happens
+	// until all is healthy again.
+	Trace, Everything bool
 }
 
 // Play plays a run until its end or its first violation. The world of each run
@@ -59,6 +60,7 @@ type Options struct {
 func Play(r Run, o Options) Result {
 	kinds := kindTable()
 	w := newWorld(r, o.Trace)
+	w.patient = o.Everything
 	for _, s := range r.Steps {
 		if w.violation != nil {
 			break

@@ -59,6 +59,7 @@ const (
 	KindCommit
 	KindFailover
 	KindSettle
+	KindWait
 	NumKinds
 )
 
@@ -149,6 +150,7 @@ func kindTable() *[NumKinds]kindInfo {
 		KindCommit:    always("commit", 8, func(w *world, a, b, c byte) bool { return w.commit(a, b, c) }),
 		KindFailover:  with(FeaturePromote, "failover", 1, func(w *world, a, b, c byte) bool { return w.failover(server3(a), b, c) }),
 		KindSettle:    always("settle", 8, func(w *world, a, b, c byte) bool { return w.settle(a) }),
+		KindWait:      always("wait", 2, func(w *world, a, b, c byte) bool { w.now += int64(a) % leaseSteps; return true }),
 		KindQuery:     always("query", 14, func(w *world, a, b, c byte) bool { return w.query(a, b, c) }),
 	}
 }

@@ -164,6 +164,9 @@ func (w *world) followStream(x int, b byte) bool {
 	l := &t.ids
 	str := &w.stream
 	broken := !t.idsOn || l.at < str.first || l.at > len(str.messages)
+	if b >= 250 && l.at > str.first && l.at <= len(str.messages) { // a reconnect: it compares (rules §5.4)
+		broken = broken || str.messages[l.at-1].id != l.id
+	}
 	if !broken && l.at == len(str.messages) {
 		return false
 	}
@@ -191,9 +194,9 @@ func (w *world) applyLosses(x int) {
 	if t.ids.history == t.history && t.ids.lossAt == t.lossSeen {
 		return
 	}
-	again := t.ids.everLost &^ t.everLost
+	again := t.ids.everLost
 	t.everLost |= again
-	t.base &^= t.everLost
+	t.base &^= again
 	t.shown &^= again
 	if again != 0 { // its binlog has to be read again
 		t.read, t.pending = 0, nil
@@ -339,11 +342,13 @@ func (w *world) judgeErrant(x int) bool {
 				if !e.empty {
 					t.taint(taint{gtid: g, errant: true, reason: "errant transaction"})
 				}
+				s.dirty = true // nobody makes it the primary
 				w.say("tailer of %s finds g%d errant", serverNames[x], g)
 				return
 			}
 		}
 		if t.read == len(s.binlog) {
+			s.dirty = true
 			t.errant |= one(g)
 			t.taint(taint{all: true, gtid: g, errant: true, reason: "errant transaction that the binlog does not show"})
 		}

@@ -24,6 +24,7 @@ type world struct {
 	features mask
 	now      int64 // steps so far
 	healing  bool
+	patient  bool // the trace tells of every round of heal
 
 	// What is.
 	txs     []transaction

@@ -40,13 +40,17 @@ func (w *world) publish(a, b byte) bool {
 		}
 		return w.sent(it)
 	}
-	if p.lookUp && !p.looked && p.lookAfter.within(s.executed) {
+	// What the stream has beyond executed may be a DDL that no look-up shows yet.
+	if p.lookUp && !p.looked && (p.lookAfter | p.led.delivered).within(s.executed) {
 		p.looked, p.lookedUp, p.def = true, s.executed, w.defOn(s)
 		w.defsPosted = append(w.defsPosted, p.def)
 		return true
 	}
 	if p.lookUp && p.looked && p.lookedUp.within(p.led.delivered) {
 		p.lookUp = false
+		if w.defsPosted[len(w.defsPosted)-1] != p.def {
+			w.defsPosted = append(w.defsPosted, p.def)
+		}
 		ev := &event.Definitions{Defs: []event.DefRef{{Table: w.v.any, Version: w.v.defs[p.def].Version}}}
 		return w.sent(item{kind: itemDefinitions, ev: ev, def: p.def})
 	}
