@@ -124,8 +124,10 @@ func confirmedIsVisible(t *testing.T, c *testenv.Cluster) {
 	for _, n := range counters.HintToProof {
 		proven += n
 	}
-	if proven == 0 || counters.Proofs == 0 {
-		t.Errorf("no delay was measured: %+v", counters)
+	// On a slow machine each transaction may be executed before its hint was
+	// read; then there is no delay to measure.
+	if counters.Proofs == 0 {
+		t.Errorf("nothing was proven: %+v", counters)
 	}
 	t.Logf("%d rows checked, %d missing; replica: %d proofs, mean hint to proof %s, %v", checked, missing, counters.Proofs,
 		counters.HintToProofTotal/time.Duration(max(1, proven)), counters.HintToProof[:16])
@@ -335,6 +337,13 @@ func purgedIn(t *testing.T, c *testenv.Cluster) {
 	a, b := c.Primary(), c.Server("b")
 	w := watch(t, b, startStream(t, a), nil)
 	w.alive()
+	// The tail is up: what the server has purged before a tail begins counts as
+	// base, because nothing can be read of it (rules §2.2).
+	must(t, a.Exec(t.Context(), "INSERT INTO app.other (v) VALUES (6)"))
+	first := newestOf(t, a)
+	w.wait("the tail is up", func(st *event.ServerState) bool {
+		return confirmed(st).Contains(first) && !st.Base.Contains(first)
+	})
 	must(t, b.StopSQLThread(t.Context()))
 	must(t, a.Exec(t.Context(), "INSERT INTO app.other (v) VALUES (7)"))
 	stolen := newestOf(t, a)
