@@ -112,7 +112,7 @@ func (w *world) healthy(x, p int) bool {
 	// Nor can one that is empty, when a new history began without telling that
 	// the primary's is empty too.
 	for _, e := range s.binlog {
-		if e.empty && !(t.base | t.shown | t.ids.empty).has(e.slot) && t.ids.ids[e.slot] == nothing {
+		if (e.empty || t.everLost.has(e.slot)) && !(t.base | t.shown | t.ids.empty).has(e.slot) && t.ids.ids[e.slot] == nothing {
 			return false
 		}
 	}
