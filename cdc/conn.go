@@ -2,6 +2,7 @@ package cdc
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -107,10 +108,12 @@ type Conn struct {
 	names  names
 	log    *slog.Logger
 	server *embedded // nil with external NATS
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	kv     store
-	secret key.Secret
+	// process is random: it tells this process's lease keys from others'.
+	process string
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	kv      store
+	secret  key.Secret
 
 	closed sync.Once
 
@@ -127,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Conn, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("open streams: %w", err)
 	}
-	c := &Conn{o: o, names: namesOf(o.Cluster), log: o.Log.With("cluster", o.Cluster), changed: make(chan struct{})}
+	c := &Conn{o: o, names: namesOf(o.Cluster), log: o.Log.With("cluster", o.Cluster), process: cryptorand.Text(), changed: make(chan struct{})}
 	if o.URL == "" {
 		e, err := openEmbedded(o.Cluster, o.DataDir, o.SyncInterval, c.log)
 		if err != nil {

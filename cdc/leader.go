@@ -2,81 +2,100 @@ package cdc
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"tidegate/cdc/event"
 )
 
-// The leader key elects among the writers of a pair. It is a convenience: what
-// protects the stream is the fence of each publish. Nothing compares clocks: a
-// standby measures by its own how long the key's revision stayed the same.
+// Lease keys elect: the leader key among the writers of a pair, a watch key among
+// those who may watch one server. They are a convenience: what protects the
+// stream is the fence of each publish, and what protects a state its epoch.
+// Nothing compares clocks: a standby measures by its own how long a key's
+// revision stayed the same.
 const (
 	leaseRenew    = 500 * time.Millisecond
 	leaseTakeover = 2 * time.Second // with leasePoll, a takeover is within 3 s
 	leasePoll     = 200 * time.Millisecond
 )
 
-// leaseRecord is the value of the leader key.
+// leaseRecord is the value of a lease key.
 type leaseRecord struct {
-	Holder     string           `json:"holder"` // random, for each writer
-	Name       string           `json:"name"`   // for people
-	Generation event.Generation `json:"generation"`
+	Holder     string           `json:"holder"`               // random, for each holding
+	Process    string           `json:"process"`              // random, for each connection
+	Name       string           `json:"name"`                 // for people
+	Generation event.Generation `json:"generation,omitempty"` // leader key only
 	Released   bool             `json:"released,omitempty"`
 	Beat       uint64           `json:"beat"`
 }
 
-// lease is the leader key as this writer holds it. One goroutine uses it.
+// lease is a lease key as its holder has it. One goroutine uses it.
 type lease struct {
 	kv       store
+	key      string
 	record   leaseRecord
 	revision uint64
 }
 
+// sighting is how long a revision of a lease key has been seen.
+type sighting struct {
+	revision uint64
+	since    time.Time
+}
+
+// look takes the key's present revision in, and tells for how long it has been
+// the same.
+func (s *sighting) look(revision uint64) time.Duration {
+	if s.since.IsZero() || revision != s.revision {
+		*s = sighting{revision, time.Now()}
+	}
+	return time.Since(s.since)
+}
+
+// dead tells that the holder of a record can not be alive: an embedded store is
+// open in one process at a time, so its other holders are gone.
+func (c *Conn) dead(r *leaseRecord) bool { return c.server != nil && r.Process != c.process }
+
 // acquireLease waits until the key is free, released, or unchanged for
-// leaseTakeover, and takes it with the next generation.
-func acquireLease(ctx context.Context, c *Conn, holder, name string) (*lease, error) {
-	var (
-		seen  uint64 // revision
-		since time.Time
-		told  bool
-	)
+// leaseTakeover, and takes it; the leader key with the next generation. seen is
+// what the caller has seen of the key already.
+func acquireLease(ctx context.Context, c *Conn, key, name string, seen sighting) (*lease, error) {
+	told := false
 	tick := time.NewTicker(leasePoll)
 	defer tick.Stop()
 	for {
 		var old leaseRecord
-		value, rev, err := c.kvGet(ctx, keyLeader)
+		value, rev, err := c.kvGet(ctx, key)
 		switch {
 		case ctx.Err() != nil:
-			return nil, fmt.Errorf("wait for the leader key: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("wait for key %s: %w", key, context.Cause(ctx))
 		case err != nil && !isTransport(err) && !errors.Is(err, context.DeadlineExceeded):
-			return nil, fmt.Errorf("wait for the leader key: %w", err)
+			return nil, fmt.Errorf("wait for key %s: %w", key, err)
 		case err != nil:
-			since = time.Time{} // an unanswered look proves nothing of the holder
+			seen = sighting{} // an unanswered look proves nothing of the holder
 		default:
 			if rev > 0 {
 				if err := json.Unmarshal(value, &old); err != nil {
-					return nil, fmt.Errorf("leader key in NATS KV: %w", err)
+					return nil, fmt.Errorf("key %s in NATS KV: %w", key, err)
 				}
 			}
-			if since.IsZero() || rev != seen {
-				seen, since = rev, time.Now()
-			}
-			if rev == 0 || old.Released || time.Since(since) >= leaseTakeover {
-				l, err := takeLease(ctx, c, holder, name, rev)
+			if age := seen.look(rev); rev == 0 || old.Released || c.dead(&old) || age >= leaseTakeover {
+				l, err := takeLease(ctx, c, key, name, rev)
 				if err == nil {
-					c.log.Info("writer took the leader key", "generation", l.record.Generation, "from", old.Name, "released", old.Released)
+					c.log.Info("took a lease key", "key", key, "generation", l.record.Generation, "from", old.Name, "released", old.Released)
 					return l, nil
 				}
 				if !isConflict(err) && !isTransport(err) && !errors.Is(err, context.DeadlineExceeded) {
 					return nil, err
 				}
-				since = time.Time{}
+				seen = sighting{}
 			} else if !told {
 				told = true
-				c.log.Info("writer stands by", "leader", old.Name, "generation", old.Generation)
+				c.log.Info("standing by", "key", key, "holder", old.Name, "generation", old.Generation)
 			}
 		}
 		select {
@@ -86,21 +105,51 @@ func acquireLease(ctx context.Context, c *Conn, holder, name string) (*lease, er
 	}
 }
 
-func takeLease(ctx context.Context, c *Conn, holder, name string, rev uint64) (*lease, error) {
-	l := &lease{kv: c.kv, record: leaseRecord{Holder: holder, Name: name}}
+func takeLease(ctx context.Context, c *Conn, key, name string, rev uint64) (*lease, error) {
+	l := &lease{kv: c.kv, key: key, record: leaseRecord{Holder: rand.Text(), Process: c.process, Name: name}}
 	err := c.bounded(ctx, func(ctx context.Context) error {
-		n, err := next(ctx, c.kv, keyGeneration)
-		if err != nil {
-			return err
+		if key == keyLeader {
+			n, err := next(ctx, c.kv, keyGeneration)
+			if err != nil {
+				return err
+			}
+			l.record.Generation = event.Generation(n)
 		}
-		l.record.Generation = event.Generation(n)
+		var err error
 		l.revision, err = l.write(ctx, rev)
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("take the leader key: %w", err)
+		return nil, fmt.Errorf("take key %s: %w", key, err)
 	}
 	return l, nil
+}
+
+// keep renews the lease until ctx ends, and then releases it. It returns
+// [ErrFenced] when another took it.
+func (l *lease) keep(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if err := l.release(release); err != nil && !isConflict(err) {
+				log.Warn("a lease key stays until it expires", "key", l.key, "error", err)
+			}
+			return nil
+		case <-tick.C:
+		}
+		// A renewal that fails for want of NATS is tried again; whoever took over
+		// meanwhile is protected otherwise.
+		one, cancel := context.WithTimeout(ctx, leaseTakeover)
+		err := l.renew(one)
+		cancel()
+		if errors.Is(err, ErrFenced) {
+			return err
+		}
+	}
 }
 
 func (l *lease) write(ctx context.Context, rev uint64) (uint64, error) {
@@ -108,10 +157,10 @@ func (l *lease) write(ctx context.Context, rev uint64) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return l.kv.put(ctx, keyLeader, value, rev)
+	return l.kv.put(ctx, l.key, value, rev)
 }
 
-// renew tells that the holder lives. ErrFenced: another writer took the key. A
+// renew tells that the holder lives. ErrFenced: another took the key. A
 // write that was done but reported lost is recognised by its holder.
 func (l *lease) renew(ctx context.Context) error {
 	l.record.Beat++
@@ -121,25 +170,25 @@ func (l *lease) renew(ctx context.Context) error {
 		return nil
 	}
 	if !isConflict(err) {
-		return fmt.Errorf("renew the leader key: %w", err)
+		return fmt.Errorf("renew key %s: %w", l.key, err)
 	}
-	value, rev, err := l.kv.get(ctx, keyLeader)
+	value, rev, err := l.kv.get(ctx, l.key)
 	if err != nil {
-		return fmt.Errorf("renew the leader key: %w", err)
+		return fmt.Errorf("renew key %s: %w", l.key, err)
 	}
 	var now leaseRecord
 	if err := json.Unmarshal(value, &now); rev > 0 && err == nil && now.Holder == l.record.Holder {
 		l.revision = rev
 		return nil
 	}
-	return fmt.Errorf("renew the leader key: held by %q, generation %d: %w", now.Name, now.Generation, ErrFenced)
+	return fmt.Errorf("renew key %s: held by %q, generation %d: %w", l.key, now.Name, now.Generation, ErrFenced)
 }
 
 // release lets a standby take over at once.
 func (l *lease) release(ctx context.Context) error {
 	l.record.Released = true
 	if _, err := l.write(ctx, l.revision); err != nil {
-		return fmt.Errorf("release the leader key: %w", err)
+		return fmt.Errorf("release key %s: %w", l.key, err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package cdc
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +40,9 @@ type WriterOptions struct {
 	InFlight int
 	// AckTimeout is how long an ack may take. Default 5 s.
 	AckTimeout time.Duration
+	// Leader is what a standby has seen of the leader key, so that its wait is
+	// not counted from OpenWriter on. Nil: nothing.
+	Leader *LeaderObserver
 
 	// For tests: faults, and the bytes of a message.
 	publisher  func(publisher) publisher
@@ -153,7 +155,7 @@ func OpenWriter(ctx context.Context, c *Conn, o WriterOptions) (*Writer, *Tail, 
 		leaseDone: make(chan struct{}), leaseLost: make(chan struct{}),
 	}
 	var err error
-	if w.lease, err = acquireLease(ctx, c, rand.Text(), o.Name); err != nil {
+	if w.lease, err = acquireLease(ctx, c, keyLeader, o.Name, o.Leader.seen()); err != nil {
 		return nil, nil, fmt.Errorf("open writer: %w", err)
 	}
 	if o.leaseStore != nil {
@@ -186,29 +188,9 @@ func (w *Writer) Generation() event.Generation { return w.lease.record.Generatio
 // keepLease renews the leader key until Close, which releases it.
 func (w *Writer) keepLease(ctx context.Context) {
 	defer close(w.leaseDone)
-	tick := time.NewTicker(leaseRenew)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			if err := w.lease.release(release); err != nil && !isConflict(err) {
-				w.log.Warn("leader key stays until it expires", "error", err)
-			}
-			return
-		case <-tick.C:
-		}
-		// A renewal that fails for want of NATS is tried again; if a standby took
-		// over meanwhile, the fence of the stream has stopped this writer.
-		one, cancel := context.WithTimeout(ctx, leaseTakeover)
-		err := w.lease.renew(one)
-		cancel()
-		if errors.Is(err, ErrFenced) {
-			w.leaseErr = err
-			close(w.leaseLost)
-			return
-		}
+	if err := w.lease.keep(ctx, w.log); err != nil {
+		w.leaseErr = err
+		close(w.leaseLost)
 	}
 }
 

@@ -33,8 +33,12 @@ func (s *ServerState) AppendBinary(dst []byte) []byte {
 		on  bool
 		bit uint64
 	}{
-		{s.Alive, stateAlive}, {s.Writable, stateWritable}, {s.Drained, stateDrained},
-		{s.IORunning, stateIO}, {s.SQLRunning, stateSQL}, {s.RelaxedDurable, stateRelaxed},
+		{s.Alive, stateAlive},
+		{s.Writable, stateWritable},
+		{s.Drained, stateDrained},
+		{s.IORunning, stateIO},
+		{s.SQLRunning, stateSQL},
+		{s.RelaxedDurable, stateRelaxed},
 	} {
 		if f.on {
 			bits |= f.bit

@@ -7,15 +7,12 @@ import (
 
 // hunt is how one mutant is looked for.
 type hunt struct {
-	bias  Bias
-	steps int
-	heal  bool
+	bias Bias
+	heal bool
 	// elsewhere names the test that kills a mutant which no run of this world
 	// can; empty: it has to die here.
 	elsewhere string
 }
-
-func (h hunt) options() Options { return Options{Heal: h.heal} }
 
 // twofold is why a rule can be left out without a wrong answer here: another
 // one keeps the promise as well. The tables of its package notice it.

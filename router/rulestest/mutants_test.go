@@ -81,13 +81,9 @@ func TestMutants(t *testing.T) {
 
 // hunt looks for a run that kills the mutant, within the budget.
 func (m mutant) hunt(t *testing.T, h hunt) {
-	steps := h.steps
-	if steps == 0 {
-		steps = defaultSteps
-	}
 	began := time.Now()
 	o := h.options()
-	failed, stats := search(*seedFlag, *budgetFlag, steps, h.bias, o, false)
+	failed, stats := search(*seedFlag, *budgetFlag, defaultSteps, h.bias, o, false)
 	if len(failed) == 0 {
 		t.Fatalf("survived %d runs in %.1f s: %d answers, %d yes", stats.Runs, time.Since(began).Seconds(), stats.Answers, stats.Yes)
 	}
@@ -118,3 +114,5 @@ func (m mutant) hunt(t *testing.T, h hunt) {
 
 // file is the name of the mutant's trace.
 func (m mutant) file() string { return strings.ReplaceAll(m.name, "/", "_") }
+
+func (h hunt) options() Options { return Options{Heal: h.heal} }

@@ -194,10 +194,6 @@ func (r *recorder) add(l Line) {
 	}
 }
 
-func (r *recorder) note(format string, args ...any) {
-	r.add(Line{Note: &Note{At: r.now(), Text: fmt.Sprintf(format, args...)}})
-}
-
 func (r *recorder) close() error {
 	r.add(Line{End: &End{At: r.now()}})
 	r.mu.Lock()

@@ -40,16 +40,20 @@ func (s *script) add(l checker.Line) {
 // write adds a write of one key, acknowledged at end, and returns its number.
 func (s *script) write(session, line int, end checker.Moment, key checker.Key, v int64, group int) int64 {
 	s.n++
-	s.add(checker.Line{Write: &checker.Write{Session: session, ID: s.n, Line: line, Begin: end - ms, End: end, GTID: "u:1",
-		Rows: []checker.WrittenRow{{Key: key, V: v, Group: group}}}})
+	s.add(checker.Line{Write: &checker.Write{
+		Session: session, ID: s.n, Line: line, Begin: end - ms, End: end, GTID: "u:1",
+		Rows: []checker.WrittenRow{{Key: key, V: v, Group: group}},
+	}})
 	return s.n
 }
 
 // unknown adds a write whose outcome is not known.
 func (s *script) unknown(line int, end checker.Moment, key checker.Key, group int) int64 {
 	s.n++
-	s.add(checker.Line{Write: &checker.Write{Session: 9, ID: s.n, Line: line, Begin: end - ms, End: end, Err: "lost connection",
-		Rows: []checker.WrittenRow{{Key: key, Group: group}}}})
+	s.add(checker.Line{Write: &checker.Write{
+		Session: 9, ID: s.n, Line: line, Begin: end - ms, End: end, Err: "lost connection",
+		Rows: []checker.WrittenRow{{Key: key, Group: group}},
+	}})
 	return s.n
 }
 
@@ -64,9 +68,11 @@ func (s *script) fork(line int, begin checker.Moment, base map[checker.Key]int64
 // read is a yes for replica b at 1 s, with what was read there a millisecond
 // later.
 func read(change func(r *checker.Read)) *checker.Read {
-	r := &checker.Read{Session: 1, Level: checker.LevelKey, Keys: []checker.Key{0}, Group: -1, Asked: 1000 * ms, Answered: 1000 * ms,
+	r := &checker.Read{
+		Session: 1, Level: checker.LevelKey, Keys: []checker.Key{0}, Group: -1, Asked: 1000 * ms, Answered: 1000 * ms,
 		Yes: true, Server: "b", Replica: true, UUID: "uuid-b", WatermarkAge: 50 * time.Millisecond, Staleness: checker.Unknown,
-		Begin: 1001 * ms, End: 1002 * ms, ReadUUID: "uuid-b"}
+		Begin: 1001 * ms, End: 1002 * ms, ReadUUID: "uuid-b",
+	}
 	change(r)
 	return r
 }

@@ -78,7 +78,7 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.Parts.Tail {
-		if err := d.openTail(ctx, o.Parts.Only); err != nil {
+		if err := d.openTail(o.Parts.Only); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 	return nil
 }
 
-func (d *Daemon) openTail(ctx context.Context, only []string) error {
+func (d *Daemon) openTail(only []string) error {
 	cfg := d.Config
 	servers, err := ServerConfigs(cfg, only)
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *Daemon) openTail(ctx context.Context, only []string) error {
 	if err != nil {
 		host = "unknown host"
 	}
-	d.Tailing, err = tailing.New(ctx, tailing.Options{
+	d.Tailing, err = tailing.New(tailing.Options{
 		Conn: d.Conn, Servers: servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
 		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout,
 		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,

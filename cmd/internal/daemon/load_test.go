@@ -345,13 +345,6 @@ func (l *load) checked(server string) (n int, last string) {
 	return x.checked, last
 }
 
-// said is how often the server got a no with the reason.
-func (l *load) said(server, reason string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.seen[server].reasons[reason]
-}
-
 // acked is how many writes were acknowledged.
 func (l *load) acked() int {
 	l.mu.Lock()

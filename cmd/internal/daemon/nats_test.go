@@ -129,12 +129,14 @@ func TestTailKilledInATransaction(t *testing.T) {
 func TestRivalTailers(t *testing.T) {
 	w := newWorld(t)
 	n := testenvtest.NATS(t, testenv.NATSOptions{})
-	tails := []*testenv.Process{w.child("tail", settings{nats: n.URL(), dir: t.TempDir()})}
+	// At once, on an empty stream: one watches the servers, the other stands by.
+	tails := []*testenv.Process{
+		w.child("tail", settings{nats: n.URL(), dir: t.TempDir()}),
+		w.child("tail", settings{nats: n.URL(), dir: t.TempDir()}),
+	}
 	p := w.start(serveOnly, settings{nats: n.URL()})
 	p.ready()
 	l := p.load()
-	w.everybody(l)
-	tails = append(tails, w.child("tail", settings{nats: n.URL(), dir: t.TempDir()}))
 	w.everybody(l)
 	for i, tail := range tails { // one of them leads
 		w.must(tail.Kill())

@@ -66,8 +66,10 @@ func (w *world) commit(n int64) {
 	scopes := w.ix.Snapshot().Hasher().Table("app", "posts")
 	form, err := w.def.Primary[0].AppendForm(nil, key.Value{Int: n})
 	w.must(err)
-	w.write(&event.Transaction{GTID: g, OriginalCommit: 1, Tables: []key.Digest{scopes.AnyRow}, Scopes: []key.Digest{scopes.Row(form)},
-		Defs: []event.DefRef{{Table: scopes.AnyRow, Version: w.def.Version}}})
+	w.write(&event.Transaction{
+		GTID: g, OriginalCommit: 1, Tables: []key.Digest{scopes.AnyRow}, Scopes: []key.Digest{scopes.Row(form)},
+		Defs: []event.DefRef{{Table: scopes.AnyRow, Version: w.def.Version}},
+	})
 }
 
 // show tells what a server has executed.

@@ -9,6 +9,7 @@ import (
 
 // Counters are what the tailing counted so far.
 type Counters struct {
+	// Servers are those that this process watches now.
 	Servers map[string]binlog.MonitorCounters
 	// Sessions counts writer sessions begun here. Tailer and Writer are those
 	// of the session that runs, or of the last one; Writing tells which.
@@ -47,7 +48,9 @@ func (s *sessions) end() {
 func (t *Tailing) Counters() Counters {
 	c := Counters{Servers: map[string]binlog.MonitorCounters{}, States: t.states.Counters()}
 	for _, s := range t.servers {
-		c.Servers[s.cfg.Name] = s.monitor.Counters()
+		if m := s.monitor.Load(); m != nil {
+			c.Servers[s.cfg.Name] = m.Counters()
+		}
 	}
 	l := &t.lead.sessions
 	l.mu.Lock()

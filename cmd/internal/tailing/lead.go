@@ -23,6 +23,7 @@ type lead struct {
 	wake chan struct{} // capacity 1
 
 	sessions sessions
+	leader   *cdc.LeaderObserver
 	// seen are transactions that came under a GTID which the stream has as
 	// another one: the next announcement has to know of them (rules §11.2).
 	seen []event.Identity
@@ -167,12 +168,17 @@ func (l *lead) session(ctx context.Context, s *server, epoch event.Epoch) error 
 func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err error) {
 	w, tail, err := cdc.OpenWriter(ctx, l.t.o.Conn, cdc.WriterOptions{
 		Name: l.t.o.Name + "/" + s.cfg.Name, Groups: l.t.groups, CheckpointAge: l.t.o.CheckpointAge,
+		Leader: l.leader,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	facts, err := l.facts(ctx, s, tail)
+	monitor := s.monitor.Load()
+	if monitor == nil {
+		return errOver
+	}
+	facts, err := l.facts(ctx, monitor, tail)
 	if err != nil {
 		return err
 	}
@@ -193,7 +199,7 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 	defer l.sessions.end()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.Run(ctx) })
-	g.Go(func() error { return tailer.Run(ctx, writing{w: w, monitor: s.monitor}) })
+	g.Go(func() error { return tailer.Run(ctx, writing{w: w, monitor: monitor}) })
 	return g.Wait()
 }
 
@@ -201,11 +207,11 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 const factsTimeout = time.Minute
 
 // facts asks the primary what has to be known before it is announced.
-func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.PrimaryFacts, error) {
+func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cdc.PrimaryFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
-	last, known := s.monitor.RestartFile(tail.Announced.Epoch)
-	f, err := s.monitor.PrimaryFacts(ctx, last)
+	last, known := m.RestartFile(tail.Announced.Epoch)
+	f, err := m.PrimaryFacts(ctx, last)
 	if err != nil {
 		return cdc.PrimaryFacts{}, err
 	}
@@ -222,14 +228,23 @@ func (l *lead) facts(ctx context.Context, s *server, tail *cdc.Tail) (cdc.Primar
 	}
 	// Another run of the announced primary: what its binlog says now is compared
 	// with what the stream has (rules §11.2).
-	facts.Restart = &cdc.RestartEvidence{Purged: f.Restart.Purged, Before: f.Restart.Before}
+	// What came by a clone or by SET gtid_purged is in no file; it was there
+	// before all of them.
+	before := f.Restart.Before.Union(f.Purged)
+	facts.Restart = &cdc.RestartEvidence{Purged: f.Restart.Purged, Before: before}
 	if f.Restart.Purged {
 		return facts, nil
 	}
-	err = s.monitor.ReadIdentities(ctx, f.Restart.Before, f.Executed, func(id event.Identity, _ event.Flags) error {
+	err = m.ReadIdentities(ctx, before, f.Executed, func(id event.Identity, _ event.Flags) error {
 		facts.Restart.Identities = append(facts.Restart.Identities, id)
 		return nil
 	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		// Too much to compare in time: without evidence a new history begins.
+		l.log.Warn("the binlog since the announced run can not be compared in time", "server", f.Server, "bound", factsTimeout)
+		facts.Restart = nil
+		return facts, nil
+	}
 	if err != nil {
 		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
 	}

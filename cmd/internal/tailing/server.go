@@ -2,6 +2,7 @@ package tailing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -14,55 +15,54 @@ import (
 	"tidegate/cdc/event"
 )
 
-// server is one mysqld that this process watches.
+// server is one mysqld that this process watches, or stands by to watch.
 type server struct {
-	t       *Tailing
-	cfg     binlog.ServerConfig
-	monitor *binlog.Monitor
-	known   *cdc.Identities // nil with follow: executed
-	latest  atomic.Pointer[event.ServerState]
+	t   *Tailing
+	cfg binlog.ServerConfig
+	// monitor is nil while another process watches the server.
+	monitor atomic.Pointer[binlog.Monitor]
+	latest  atomic.Pointer[event.ServerState] // nil with monitor
 }
 
-// resumeTimeout bounds reading a server's last state at the start.
+// resumeTimeout bounds reading a server's last state.
 const resumeTimeout = 10 * time.Second
 
-func (t *Tailing) newServer(ctx context.Context, cfg binlog.ServerConfig) (*server, error) {
-	s := &server{t: t, cfg: cfg}
+// newMonitor makes the monitor of a server that this process has just begun to
+// watch: it goes on from the last state that anybody published.
+func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identities, error) {
+	t := s.t
 	read, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
-	last, err := t.o.Conn.LastState(read, cfg.Name)
+	last, err := t.o.Conn.LastState(read, s.cfg.Name)
 	if err != nil {
-		return nil, fmt.Errorf("read the last state of %s: %w", cfg.Name, err)
+		return nil, nil, fmt.Errorf("read the last state of %s: %w", s.cfg.Name, err)
 	}
 	o := binlog.MonitorOptions{
-		Server: cfg, Resume: last, NextEpoch: t.o.Conn.NextEpoch, Hasher: t.hasher,
+		Server: s.cfg, Resume: last, NextEpoch: t.o.Conn.NextEpoch, Hasher: t.hasher,
 		Ticks:    func() []event.RouterTick { return t.ticks.Live() },
-		Publish:  s.publish,
 		Tail:     s.hints,
-		Accepted: func() []binlog.Acceptance { return t.accepts.of(cfg.Name) },
+		Accepted: func() []binlog.Acceptance { return t.accepts.of(s.cfg.Name) },
 		PrimaryE: t.view.primaryE, Definitions: t.view.definitions, PrimaryNames: t.view.primaryNames,
-		OtherPrimary: func() bool { return t.view.otherPrimary(cfg.Name) },
+		OtherPrimary: func() bool { return t.view.otherPrimary(s.cfg.Name) },
 		MinInterval:  t.o.MinInterval, ProbeTimeout: t.o.ProbeTimeout, Log: t.o.Log,
 	}
-	if cfg.Follow != binlog.FollowExecuted {
-		s.known = cdc.NewIdentities(t.o.Conn, cdc.IdentitiesOptions{Server: cfg.Name})
-		o.Identities = s.known
+	var known *cdc.Identities
+	if s.cfg.Follow != binlog.FollowExecuted {
+		known = cdc.NewIdentities(t.o.Conn, cdc.IdentitiesOptions{Server: s.cfg.Name})
+		o.Identities = known
 	}
-	if s.monitor, err = binlog.NewMonitor(o); err != nil {
-		return nil, err
+	// Where each state of the server passes: to whoever compares with the
+	// stream, to the election of the writer, and to STATE.
+	o.Publish = func(ctx context.Context, state *event.ServerState) error {
+		s.latest.Store(state)
+		if known != nil {
+			known.Observe(state)
+		}
+		t.lead.look()
+		return t.states.Publish(ctx, state)
 	}
-	return s, nil
-}
-
-// publish is where each state of the server passes: to STATE, to whoever
-// compares with the stream, and to the election of the writer.
-func (s *server) publish(ctx context.Context, state *event.ServerState) error {
-	s.latest.Store(state)
-	if s.known != nil {
-		s.known.Observe(state)
-	}
-	s.t.lead.look()
-	return s.t.states.Publish(ctx, state)
+	m, err := binlog.NewMonitor(o)
+	return m, known, err
 }
 
 // hints reads the server's own binlog from a set on.
@@ -86,16 +86,61 @@ func (t *Tailing) tailerOptions(cfg binlog.ServerConfig, mode binlog.Mode, from 
 	}
 }
 
+// run watches the server whenever no other process does, until ctx ends.
 func (s *server) run(ctx context.Context) error {
+	for {
+		w, err := cdc.OpenWatch(ctx, s.t.o.Conn, s.cfg.Name, s.t.o.Name)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("watch server %s: %w", s.cfg.Name, err)
+		}
+		err = s.watch(ctx, w)
+		w.Close()
+		switch {
+		case ctx.Err() != nil && (err == nil || errors.Is(err, context.Canceled)):
+			return nil
+		case errors.Is(err, errWatchLost):
+			s.t.o.Log.Warn("another process watches the server now", "server", s.cfg.Name)
+		default:
+			return err
+		}
+	}
+}
+
+// errWatchLost: another process has taken the watch of a server.
+var errWatchLost = errors.New("another process watches the server")
+
+// watch runs the server's monitor while the watch is held.
+func (s *server) watch(ctx context.Context, w *cdc.Watch) error {
+	m, known, err := s.newMonitor(ctx)
+	if err != nil {
+		return err
+	}
+	s.monitor.Store(m)
+	defer func() {
+		s.latest.Store(nil)
+		s.monitor.Store(nil)
+		s.t.lead.look()
+	}()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := s.monitor.Run(ctx); err != nil {
+		if err := m.Run(ctx); err != nil {
 			return fmt.Errorf("watch server %s: %w", s.cfg.Name, err)
 		}
 		return nil
 	})
-	if s.known != nil {
-		g.Go(func() error { return ended(s.known.Run(ctx)) })
+	if known != nil {
+		g.Go(func() error { return ended(known.Run(ctx)) })
 	}
+	g.Go(func() error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-w.Lost():
+			return errWatchLost
+		}
+	})
 	return g.Wait()
 }

@@ -69,9 +69,8 @@ type Tailing struct {
 	lead    *lead
 }
 
-// New wires everything; nothing runs before Run. Last states are read from the
-// stream, so it needs a connection that works.
-func New(ctx context.Context, o Options) (*Tailing, error) {
+// New wires everything; nothing runs before Run.
+func New(o Options) (*Tailing, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -85,16 +84,12 @@ func New(ctx context.Context, o Options) (*Tailing, error) {
 			t.groups = append(t.groups, event.GroupColumn{Schema: schema, Table: table, Column: c})
 		}
 	}
-	t.lead = &lead{t: t, log: o.Log, wake: make(chan struct{}, 1)}
+	t.lead = &lead{t: t, log: o.Log, wake: make(chan struct{}, 1), leader: cdc.NewLeaderObserver(o.Conn)}
 	t.view = newView(t)
 	t.own = cdc.NewTicks(o.Conn, cdc.TickOptions{Interval: ownTick, Clock: o.Clock, Sent: t.view.ticked})
 	t.view.incarnation = t.own.Incarnation()
 	for _, cfg := range o.Servers {
-		s, err := t.newServer(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		t.servers = append(t.servers, s)
+		t.servers = append(t.servers, &server{t: t, cfg: cfg})
 	}
 	return t, nil
 }
@@ -118,6 +113,7 @@ func (t *Tailing) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return ended(t.own.Run(gctx)) })
 	g.Go(func() error { return t.view.run(gctx) })
 	g.Go(func() error { return t.accepts.run(gctx) })
+	g.Go(func() error { return ended(t.lead.leader.Run(gctx)) })
 	g.Go(func() error { return t.lead.run(gctx) })
 	for _, s := range t.servers {
 		g.Go(func() error { return s.run(gctx) })

@@ -65,18 +65,23 @@ func (v *view) Writes(_ uint64, m *event.Message) error {
 		case *event.Checkpoint:
 			v.take(it.Announced)
 		case *event.Transaction:
-			for _, s := range v.executed {
-				s.monitor.Hint(it.GTID)
-			}
+			v.hint(it.GTID)
 		case *event.Chunk:
 			if it.Last != nil {
-				for _, s := range v.executed {
-					s.monitor.Hint(it.GTID)
-				}
+				v.hint(it.GTID)
 			}
 		}
 	}
 	return nil
+}
+
+// hint tells the monitors of servers whose own binlog is not read.
+func (v *view) hint(g gtid.GTID) {
+	for _, s := range v.executed {
+		if m := s.monitor.Load(); m != nil {
+			m.Hint(g)
+		}
+	}
 }
 
 func (v *view) take(a event.Announcement) {

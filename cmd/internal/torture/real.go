@@ -194,8 +194,10 @@ func (r *realRouter) Ask(ctx context.Context, q *checker.Question) (checker.Answ
 	if err != nil {
 		return checker.Answer{}, err
 	}
-	out := checker.Answer{Yes: ans.Yes, Server: ans.Server, Replica: ans.Role == event.RoleReplica, Reason: ans.Reason.String(), Stale: ans.Stale,
-		WatermarkAge: ans.WatermarkAge, Staleness: ans.Staleness}
+	out := checker.Answer{
+		Yes: ans.Yes, Server: ans.Server, Replica: ans.Role == event.RoleReplica, Reason: ans.Reason.String(), Stale: ans.Stale,
+		WatermarkAge: ans.WatermarkAge, Staleness: ans.Staleness,
+	}
 	if ans.Detail != "" {
 		out.Reason += ": " + ans.Detail
 	}
