@@ -73,12 +73,16 @@ func search(seed uint64, runs, steps int, bias Bias, o Options, all bool) (map[P
 		f.runs++
 		stop.Store(!all)
 	}
-	for p := range runtime.GOMAXPROCS(0) {
+	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			g := NewGenerator(seed*1000+uint64(p), steps, bias)
+			g := NewGenerator(seed, steps, bias)
 			var stats Stats
-			for !over() && next.Add(1) <= int64(runs) {
-				r := g.Next()
+			for !over() {
+				n := next.Add(1)
+				if n > int64(runs) {
+					break
+				}
+				r := g.Run(uint64(n))
 				res := Play(r, o)
 				stats.Add(res.Stats)
 				if res.Violation != nil {

@@ -280,13 +280,13 @@ func (w *world) compareOne(x int, e *entry) bool {
 				t.taint(taint{all: true, gtid: g, reason: "empty here"})
 			}
 		}
+	case l.empty.has(g) && e.empty:
+		t.shown |= one(g)
 	case t.everLost.has(g) && id < 0:
 		// Under this GTID something was lost, and nobody says what it names now.
 	case l.empty.has(g):
 		t.shown |= one(g)
-		if !e.empty {
-			t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})
-		}
+		t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})
 	case !e.empty:
 		t.shown |= one(g)
 	}
