@@ -114,6 +114,7 @@ func (w *world) decide(q *ask) bool {
 	w.stats.Yes++
 	w.stats.ByLevel[ans.Level]++
 	q.yes, q.at = true, w.now
+	q.told &^= w.mistaken(n, q.told)
 	q.keyed = ans.Level == router.LevelKey && !ans.Stale
 	if ans.Stale {
 		q.told = 0

@@ -16,7 +16,8 @@
 // Time is a count of steps. Each router reads it from a clock of its own. The
 // properties are listed at [Property].
 //
-// TestRules plays 20,000 runs; -rules.runs=2000000 -rules.seed=7 plays others. A
+// TestRules plays 20,000 runs; -rules.runs=2000000 -rules.seed=7 plays others, for
+// at most -rules.for=10m. A
 // failure prints the shrunk run, what happened in it, and its bytes for
 // -rules.play. TestHunts draws runs as the mutation guard does. FuzzRules lets
 // the fuzzer draw them. TestMutantsDie builds index and router with switchable

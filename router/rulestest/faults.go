@@ -12,6 +12,7 @@ func (w *world) crash(x int, a, b byte) bool {
 	}
 	w.recover(s, false)
 	s.owned, s.up, s.downAt, s.unclean = 0, false, w.now, !clean
+	s.uncleanUnseen = s.uncleanUnseen || !clean
 	w.say("%s stops, clean: %v", serverNames[x], clean)
 	if clean {
 		return true
@@ -113,7 +114,7 @@ func (w *world) rebuild(x int, b, c byte) bool {
 	s.binlog = append([]entry(nil), k.binlog...)
 	s.purged, s.lastFile = len(s.binlog), len(s.binlog) // a new binlog begins
 	s.owned, s.inFlight, s.relay = 0, nil, nil
-	s.up, s.dirty, s.undrained, s.unclean = true, false, false, false
+	s.up, s.dirty, s.undrained, s.unclean, s.uncleanUnseen = true, false, false, false, false
 	s.data++
 	s.run++
 	if c&1 == 0 {
@@ -140,13 +141,13 @@ func (w *world) missing(x int) int8 {
 
 // inject executes an empty transaction on a replica under the GTID of one that
 // it lacks: by hand (another identity), or because a filter left nothing of it
-// (the same).
+// (the same). Of what was there at first sight nobody can tell (rules §2.2: base).
 func (w *world) inject(x int, filtered bool) bool {
 	n := w.missing(x)
-	if n < 0 {
+	s := &w.servers[x]
+	if n < 0 || w.tailers[x].run != s.run {
 		return false
 	}
-	s := &w.servers[x]
 	t := &w.txs[n]
 	e := entry{tx: n, slot: t.slot, commit: t.commit, empty: true}
 	held := n
@@ -237,6 +238,15 @@ func (w *world) purge(x int, b byte) bool {
 func (s *server) previousGTIDs(upTo int) set {
 	var out set
 	for _, e := range s.binlog[:upTo] {
+		out |= one(e.slot)
+	}
+	return out
+}
+
+// readable is what the binlog still has.
+func (s *server) readable() set {
+	var out set
+	for _, e := range s.binlog[s.purged:] {
 		out |= one(e.slot)
 	}
 	return out

@@ -15,6 +15,8 @@ type Bias struct {
 
 // Generator draws runs. It belongs to one goroutine.
 type Generator struct {
+	seed    uint64
+	source  *rand.PCG
 	rng     *rand.Rand
 	steps   int
 	bias    Bias
@@ -23,7 +25,8 @@ type Generator struct {
 
 // NewGenerator draws runs of so many steps.
 func NewGenerator(seed uint64, steps int, bias Bias) *Generator {
-	g := &Generator{rng: rand.New(rand.NewPCG(seed, 0x74696465)), steps: steps, bias: bias}
+	g := &Generator{source: rand.NewPCG(seed, 0), seed: seed, steps: steps, bias: bias}
+	g.rng = rand.New(g.source)
 	kinds := kindTable()
 	for k := range kinds {
 		g.weights[k] = kinds[k].weight
@@ -32,6 +35,12 @@ func NewGenerator(seed uint64, steps int, bias Bias) *Generator {
 		}
 	}
 	return g
+}
+
+// Run draws the run of a number: the same for the same seed, whoever draws it.
+func (g *Generator) Run(number uint64) Run {
+	g.source.Seed(g.seed, number)
+	return g.Next()
 }
 
 // Next draws a run: features and weights are its own (swarm testing), so that

@@ -112,7 +112,8 @@ func (w *world) healthy(x, p int) bool {
 	// Nor can one that is empty, when a new history began without telling that
 	// the primary's is empty too.
 	for _, e := range s.binlog {
-		if e.empty && !(t.base | t.shown | t.ids.empty).has(e.slot) && t.ids.ids[e.slot] == nothing {
+		known := t.base | t.shown | t.ids.identified()
+		if e.empty && !(known|t.ids.empty).has(e.slot) || t.everLost.has(e.slot) && !known.has(e.slot) {
 			return false
 		}
 	}

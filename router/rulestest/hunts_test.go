@@ -65,7 +65,7 @@ func mutantHunts() map[string]hunt {
 		"index/primary_alone":   {elsewhere: "the world has no two primaries; index"},
 		"index/primary_run":     {elsewhere: twofold + "index"},
 		"index/e_announced":     {bias: tail},
-		"index/e_writable":      {bias: failover},
+		"index/e_writable":      {elsewhere: twofold + "index"},
 		"index/e_drained":       {elsewhere: twofold + "index"},
 		"index/e_alone":         {elsewhere: "the world has no two primaries; index"},
 		"index/e_previous":      {elsewhere: twofold + "index"},

@@ -188,6 +188,17 @@ func (l *ledger) restart(c *ledger) {
 	}
 }
 
+// identified is the GTIDs of which an identity is known.
+func (l *ledger) identified() set {
+	var out set
+	for g, n := range l.ids {
+		if n != nothing {
+			out |= one(int8(g))
+		}
+	}
+	return out
+}
+
 // startAt puts the ledger behind the checkpoint in message m.
 func (l *ledger) startAt(w *world, at int) bool {
 	m := &w.stream.messages[at]

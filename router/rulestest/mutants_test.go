@@ -95,7 +95,7 @@ func (m mutant) hunt(t *testing.T, h hunt) {
 		small := Shrink(f.shortest, o)
 		m.off("")
 		if v := Play(small, Options{Heal: true}).Violation; v != nil {
-			t.Errorf("the run is wrong with all rules in force as well: %s", v)
+			t.Errorf("the run is wrong with all rules in force as well: %s\n%s", v, Report(Shrink(small, Options{Heal: true}), Options{Heal: true}))
 			continue
 		}
 		m.off(m.rule)

@@ -42,6 +42,8 @@ type server struct {
 	data int // data set
 	// unclean: the newest stop was a crash; lossy: it lost something.
 	unclean, lossy bool
+	// uncleanUnseen: some stop since its tailer's newest session was a crash.
+	uncleanUnseen bool
 
 	owned, executed set                   // GTIDs
 	visible         set                   // transactions
@@ -150,7 +152,7 @@ func (w *world) draft(s *server, a, b, c byte) transaction {
 	switch {
 	case c > 200 && f.has(FeatureEmpty):
 		t.empty = true
-	case c > 180 && f.has(FeatureDefinitions) && w.def == 0 && len(s.inFlight)+len(open) == 0: // it waits for all
+	case c > 180 && f.has(FeatureDefinitions) && w.def == 0 && !s.undrained && len(s.inFlight)+len(open) == 0: // it waits for all
 		t.ddl, t.def = true, 1
 	case kind == 4 && f.has(FeatureBig):
 		change(0, row)

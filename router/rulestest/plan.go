@@ -44,16 +44,17 @@ func (w *world) begin(x int8, b byte) bool {
 	passed := l.delivered &^ said.lost
 	if ended {
 		w.kv.history = max(w.kv.history, l.history) + 1
-		said.history, passed = w.kv.history, s.executed
+		// What was given again is read again, so that the stream names it.
+		said.history, passed = w.kv.history, s.executed&^(newly&s.readable())
 	}
 	if said.groups = w.groupsOn; w.groupsOn && (ended || !old.groups) {
 		said.before = passed
 	}
 	if ended {
 		c := newLedger() // the first checkpoint of a history (rules §5.3)
-		c.history, c.delivered, c.lost, c.lostTxs, c.everLost = said.history, s.executed, said.lost, said.lostTxs, said.everLost
+		c.history, c.delivered, c.lost, c.lostTxs, c.everLost = said.history, passed, said.lost, said.lostTxs, said.everLost
 		c.lossAt, c.groups, c.before = old.lossAt, said.groups, said.before
-		c.empty = old.empty & s.executed &^ newly
+		c.empty = old.empty & passed &^ newly
 		p.todo = append(p.todo, w.checkpointItem(&c))
 	}
 	p.todo = append(p.todo, item{kind: itemAnnouncement, ev: w.announcement(&said, newly), ledger: &said, newly: newly})

@@ -116,6 +116,41 @@ func (w *world) givenAgain(t *transaction) bool {
 	return p >= 0 && (w.servers[p].owned | w.servers[p].executed).has(t.slot)
 }
 
+// mistaken is the part of txs whose GTID a router knows as another transaction
+// that was lost with the tail of a binlog (sync_binlog=0), and that it has not
+// read yet. A floor of GTIDs can't name the newer one until then; every server
+// that can become primary needs sync_binlog=1 (rules §11.2).
+func (w *world) mistaken(r *node, txs set) set {
+	var out set
+	if !w.features.has(FeatureTailLost) {
+		return 0
+	}
+	s := r.ix.Snapshot()
+	txs.each(func(n int8) {
+		g := w.gtid(&w.txs[n])
+		again := false
+		for m := range w.txs {
+			again = again || int8(m) != n && w.txs[m].slot == w.txs[n].slot
+		}
+		if again && (s.Delivered().Contains(g) || s.Horizon().Contains(g)) && !w.stream.carried(n, r.at) {
+			out |= one(n)
+		}
+	})
+	return out
+}
+
+// carried tells whether the messages before a position bring a transaction.
+func (s *stream) carried(n int8, before int) bool {
+	for i := range s.messages[:min(before, len(s.messages))] {
+		for k := range s.messages[i].items {
+			if it := &s.messages[i].items[k]; it.tx == n && (it.kind == itemTransaction || it.kind == itemLastChunk) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // checkLost looks for rows of the key that show what is no more.
 func (w *world) checkLost(q *ask, visible set) {
 	if !q.keyed {

@@ -16,6 +16,7 @@ var (
 	seedFlag  = flag.Uint64("rules.seed", 1, "seed of TestRules")
 	allFlag   = flag.Bool("rules.all", false, "go on after a violation, and show one of each property")
 	huntFlag  = flag.Int("rules.hunts", 1, "factor of the runs of TestHunts")
+	forFlag   = flag.Duration("rules.for", 0, "end a search after so long, whatever its runs; 0: never")
 	playFlag  = flag.String("rules.play", "", "a run in hex that TestPlay plays and prints")
 )
 
@@ -59,6 +60,8 @@ func search(seed uint64, runs, steps int, bias Bias, o Options, all bool) (map[P
 		next   atomic.Int64
 		wg     sync.WaitGroup
 	)
+	began := time.Now()
+	over := func() bool { return stop.Load() || *forFlag > 0 && time.Since(began) > *forFlag }
 	note := func(r Run, v *Violation) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -70,12 +73,16 @@ func search(seed uint64, runs, steps int, bias Bias, o Options, all bool) (map[P
 		f.runs++
 		stop.Store(!all)
 	}
-	for p := range runtime.GOMAXPROCS(0) {
+	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			g := NewGenerator(seed*1000+uint64(p), steps, bias)
+			g := NewGenerator(seed, steps, bias)
 			var stats Stats
-			for !stop.Load() && next.Add(1) <= int64(runs) {
-				r := g.Next()
+			for !over() {
+				n := next.Add(1)
+				if n > int64(runs) {
+					break
+				}
+				r := g.Run(uint64(n))
 				res := Play(r, o)
 				stats.Add(res.Stats)
 				if res.Violation != nil {

@@ -1,10 +1,6 @@
 package rulestest
 
-import (
-	"slices"
-
-	"tidegate/cdc/event"
-)
+import "tidegate/cdc/event"
 
 // posted is a state of a server in STATE, with what it says in the terms of this
 // world.
@@ -50,10 +46,7 @@ type taint struct {
 	all    bool
 	gtid   int8
 	errant bool
-	// identity: the stream had another transaction under the GTID. It may have
-	// been one that was lost since.
-	identity bool
-	reason   string
+	reason string
 }
 
 // saved is what the newest published state tells a tailer that starts anew.
@@ -116,7 +109,7 @@ func (w *world) session(x int) {
 	if same {
 		// Resumes from its binlog after the confirmed set (rules §2.2).
 		t.read, t.pending = 0, nil
-		if s.relaxed && s.unclean {
+		if s.relaxed && s.uncleanUnseen {
 			t.excluded = "epoch_changed: restarted with relaxed durability"
 		}
 	} else {
@@ -124,6 +117,7 @@ func (w *world) session(x int) {
 		t.tracker = tracker{everLost: t.ids.everLost, history: t.ids.history, lossSeen: t.ids.lossAt}
 		t.base, t.executed = s.executed&^t.everLost, s.executed
 	}
+	s.uncleanUnseen = false
 	w.say("tailer of %s: epoch %d, same data set: %v, base %s", serverNames[x], t.epoch, same, t.base.print("g"))
 }
 
@@ -179,6 +173,10 @@ func (w *world) followStream(x int, b byte) bool {
 		l.startAt(w, at[pick(len(at), b)])
 		l.everLost |= ever
 		t.idsOn = true
+		// What was compared with messages that are no more has to be compared with
+		// what comes in their place: it may be another transaction (§5.4, §11.2).
+		t.shown &= l.delivered
+		t.read, t.pending = 0, nil
 		w.say("tailer of %s follows WRITES from message %d on", serverNames[x], l.at)
 	} else {
 		l.read(w, &str.messages[l.at])
@@ -200,7 +198,6 @@ func (w *world) applyLosses(x int) {
 	t.shown &^= again
 	if again != 0 { // its binlog has to be read again
 		t.read, t.pending = 0, nil
-		t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.identity && again.has(x.gtid) })
 	}
 	t.history, t.lossSeen = t.ids.history, t.ids.lossAt
 }
@@ -268,11 +265,9 @@ func (w *world) compareOne(x int, e *entry) bool {
 	}
 	switch {
 	case id >= 0 && w.txs[id].commit != e.commit:
-		if !w.txs[id].lost {
-			s.dirty = true // a real taint, until it is rebuilt
-		}
-		if !s.primary { // there it is a reuse, which the writer handles (rules §11.2)
-			t.taint(taint{all: true, identity: true, gtid: g, reason: "another transaction under this GTID"})
+		s.dirty = s.dirty || !s.primary // tainted until it is rebuilt, also where it only was early
+		if !s.primary {                 // there it is a reuse, which the writer handles (rules §11.2)
+			t.taint(taint{all: true, gtid: g, reason: "another transaction under this GTID"})
 		}
 		return true
 	case identified:
@@ -285,11 +280,13 @@ func (w *world) compareOne(x int, e *entry) bool {
 				t.taint(taint{all: true, gtid: g, reason: "empty here"})
 			}
 		}
+	case l.empty.has(g) && e.empty:
+		t.shown |= one(g)
+	case t.everLost.has(g) && id < 0:
+		// Under this GTID something was lost, and nobody says what it names now.
 	case l.empty.has(g):
 		t.shown |= one(g)
-		if !e.empty {
-			t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})
-		}
+		t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})
 	case !e.empty:
 		t.shown |= one(g)
 	}
@@ -305,7 +302,7 @@ func (w *world) isLost(l *ledger, e *entry) bool {
 
 func (t *tracker) taint(x taint) {
 	for _, have := range t.taints {
-		if have.all == x.all && have.errant == x.errant && have.identity == x.identity && (!x.identity || have.gtid == x.gtid) {
+		if have.all == x.all && have.errant == x.errant {
 			return
 		}
 	}
