@@ -138,7 +138,7 @@ func (m *machine) tx(g gtid.GTID, rows []int) *event.Transaction {
 
 func (m *machine) write(t *rapid.T) {
 	var items []event.Item
-	var todo []func(v event.Version)
+	var applied []func(v event.Version)
 	for range rapid.IntRange(1, 3).Draw(t, "transactions") {
 		g, rows := m.newGTID(t), drawRows(t)
 		tr := m.tx(g, rows)
@@ -168,11 +168,11 @@ func (m *machine) write(t *rapid.T) {
 		}
 		m.n.delivered[g] = true // so that the next one is another
 		items = append(items, tr)
-		todo = append(todo, func(v event.Version) { m.record(v, g, rows) })
+		applied = append(applied, func(v event.Version) { m.record(v, g, rows) })
 	}
 	last := m.w.write(items...)
-	for i, f := range todo {
-		f(last - event.Version(len(todo)-1-i))
+	for i, f := range applied {
+		f(last - event.Version(len(applied)-1-i))
 	}
 }
 
@@ -234,7 +234,7 @@ func (m *machine) flush(t *rapid.T) {
 // crash goes back to the last flush.
 func (m *machine) crash(t *rapid.T) {
 	if m.saved == nil {
-		t.Skip("nothing was flushed")
+		m.flush(t) // there is nothing older to go back to
 	}
 	m.st = m.st.Clone()
 	m.bound = m.bound && !rapid.Bool().Draw(t, "another bound")

@@ -261,7 +261,7 @@ func TestRouteWaitsForTheNextProbe(t *testing.T) {
 					done := make(chan router.Answer)
 					go func() { done <- route(t, r, "app.posts/42 floor="+uuidA+":101") }()
 					synctest.Wait()
-					time.Sleep(20 * time.Millisecond) // virtual time
+					<-time.After(20 * time.Millisecond) // of the bubble's clock: it passes once everybody waits
 					w := make1()
 					c.then(w, clock())
 					g.put(w)

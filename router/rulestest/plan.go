@@ -55,14 +55,14 @@ func (w *world) begin(x int8, b byte) bool {
 		c.history, c.delivered, c.lost, c.lostTxs, c.everLost = said.history, passed, said.lost, said.lostTxs, said.everLost
 		c.lossAt, c.groups, c.before = old.lossAt, said.groups, said.before
 		c.empty = old.empty & passed &^ newly
-		p.todo = append(p.todo, w.checkpointItem(&c))
+		p.unsent = append(p.unsent, w.checkpointItem(&c))
 	}
-	p.todo = append(p.todo, item{kind: itemAnnouncement, ev: w.announcement(&said, newly), ledger: &said, newly: newly})
+	p.unsent = append(p.unsent, item{kind: itemAnnouncement, ev: w.announcement(&said, newly), ledger: &said, newly: newly})
 	if hole := s.purgedSet() &^ passed; hole != 0 && !ended {
-		p.todo = append(p.todo, w.purgedItem(hole))
+		p.unsent = append(p.unsent, w.purgedItem(hole))
 	}
 	if !ended {
-		p.todo = append(p.todo, item{kind: itemCheckpoint})
+		p.unsent = append(p.unsent, item{kind: itemCheckpoint})
 	}
 	p.lookUp = true
 	w.say("the writer of %s begins timeline %d: new history %v, newly lost %s", name(x), l.timeline, ended, newly.print("g"))

@@ -11,7 +11,7 @@ type writer struct {
 	epoch  event.Epoch
 	groups bool
 	led    ledger
-	todo   []item
+	unsent []item
 	// A look-up of the definition is due once lookAfter is executed; it counts
 	// once the tail has passed lookedUp (rules §4.4).
 	lookUp, looked      bool
@@ -32,9 +32,9 @@ func (w *world) publish(a, b byte) bool {
 	if !p.on || p.server != x || p.run != s.run || p.epoch != t.epoch || p.groups != w.groupsOn {
 		return w.begin(x, b)
 	}
-	if len(p.todo) > 0 {
-		it := p.todo[0]
-		p.todo = p.todo[1:]
+	if len(p.unsent) > 0 {
+		it := p.unsent[0]
+		p.unsent = p.unsent[1:]
 		if it.kind == itemCheckpoint && it.ledger == nil { // what it says is known only now
 			it = w.checkpointItem(&p.led)
 		}
@@ -178,7 +178,7 @@ func (w *world) purgedItem(g set) item {
 // checkpoint is one that comes by count or by time.
 func (w *world) checkpoint() bool {
 	p := &w.writer
-	if !p.on || len(p.todo) > 0 || p.led.half != nothing {
+	if !p.on || len(p.unsent) > 0 || p.led.half != nothing {
 		return false // never between the chunks of a transaction
 	}
 	if n := len(w.stream.messages); n > w.stream.first && w.stream.messages[n-1].items[0].kind == itemCheckpoint {
