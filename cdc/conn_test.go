@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"tidegate/cdc"
 )
@@ -345,4 +346,18 @@ func natsCluster(t *testing.T) []*server.Server {
 		return "the cluster has no leader"
 	})
 	return servers
+}
+
+// TestClusterStillGathering: what JetStream answers while a cluster gathers or
+// elects is waited for; what only its operator can change is not.
+func TestClusterStillGathering(t *testing.T) {
+	for code, want := range map[jetstream.ErrorCode]bool{
+		10004: true, 10005: true, 10008: true, 10009: true,
+		10002: false, 10023: false, 10047: false, 10074: false,
+	} {
+		err := fmt.Errorf("create stream: %w", &jetstream.APIError{ErrorCode: code})
+		if got := cdc.IsTransport(err); got != want {
+			t.Errorf("code %d: waited for %v, want %v", code, got, want)
+		}
+	}
 }

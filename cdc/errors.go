@@ -3,6 +3,7 @@ package cdc
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -92,8 +93,14 @@ func isTransport(err error) bool {
 			return true
 		}
 	}
-	return false
+	var api *jetstream.APIError
+	return errors.As(err, &api) && slices.Contains(notReady, api.ErrorCode)
 }
+
+// notReady are JetStream's codes for a cluster that is still gathering, or
+// electing: incomplete results, too few peers online for a placement,
+// temporarily unavailable, not the leader.
+var notReady = []jetstream.ErrorCode{10004, 10005, 10008, 10009}
 
 // corrupt wraps what makes a message of WRITES unusable.
 func corrupt(seq uint64, err error) error {

@@ -179,3 +179,6 @@ func (m *mortalStore) put(ctx context.Context, key string, value []byte, revisio
 
 // ForgetSecret puts another secret in the place of the stream's.
 func (c *Conn) ForgetSecret(s key.Secret) { c.secret = s }
+
+// IsTransport is isTransport.
+var IsTransport = isTransport
