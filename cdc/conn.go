@@ -357,6 +357,9 @@ func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) 
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), err)
 		}
+		if failed := c.failure(); failed != nil {
+			return fmt.Errorf("%s: %w", what, failed)
+		}
 		if pause.attempts == 0 {
 			c.log.Warn("waiting for NATS", "for", what, "error", err)
 		}

@@ -104,17 +104,19 @@ func claimStore(path, cluster string) error {
 
 func (e *embedded) start() error {
 	srv, err := server.NewServer(&server.Options{
-		ServerName: "tidegate", DontListen: true, JetStream: true, StoreDir: e.dir, NoSigs: true, NoLog: true,
+		ServerName: "tidegate", DontListen: true, JetStream: true, StoreDir: e.dir, NoSigs: true,
 		JetStreamMaxStore: embeddedStoreBytes, MaxPayload: embeddedPayloadBytes, SyncInterval: e.sync,
 	})
 	if err != nil {
 		return fmt.Errorf("make embedded NATS server: %w", err)
 	}
+	var said serverLog
+	srv.SetLoggerV2(&said, false, false, false)
 	srv.Start()
 	if !srv.ReadyForConnections(embeddedReadyTimeout) {
 		srv.Shutdown()
 		srv.WaitForShutdown()
-		return fmt.Errorf("start embedded NATS server in %s: not ready after %v", e.dir, embeddedReadyTimeout)
+		return fmt.Errorf("start embedded NATS server in %s: not ready after %v: %s", e.dir, embeddedReadyTimeout, said.complaint())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
