@@ -25,7 +25,9 @@ type Options struct {
 	Cluster string
 	// URL of NATS servers, separated by commas. Empty: a server inside this
 	// process, which opens no port and keeps its store under DataDir.
-	URL     string
+	URL string
+	// DataDir also keeps the numbers that this process has drawn, so that none is
+	// given twice after NATS stepped back. It may be empty with a URL.
 	DataDir string
 	// Client is the name under which NATS lists the connection. Default
 	// "tidegate".
@@ -114,6 +116,7 @@ type Conn struct {
 	js      jetstream.JetStream
 	kv      store
 	secret  key.Secret
+	given   given
 
 	closed sync.Once
 

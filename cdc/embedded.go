@@ -85,18 +85,7 @@ func claimStore(path, cluster string) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read cluster of embedded NATS store: %w", err)
 	}
-	// Rename after fsync: a crash leaves the whole name or none.
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("claim embedded NATS store: %w", err)
-	}
-	_, err = f.WriteString(cluster)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err := writeSynced(path, []byte(cluster)); err != nil {
 		return fmt.Errorf("claim embedded NATS store: %w", err)
 	}
 	return nil
