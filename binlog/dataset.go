@@ -47,6 +47,7 @@ func judge(was *remembered, now *runFacts, wall time.Time) judgement {
 	st := was.state
 	j := judgement{from: -1}
 	follow := st.Follow
+	otherFile := st.BinlogMark != 0 && now.Mark != 0 && fileMark(st.BinlogMark) != now.Mark
 	switch {
 	case st.UUID != now.UUID:
 		j.newDataSet, j.why = true, fmt.Sprintf("server_uuid was %s and is %s", st.UUID, now.UUID)
@@ -55,6 +56,9 @@ func judge(was *remembered, now *runFacts, wall time.Time) judgement {
 		j.newDataSet, j.why = true, fmt.Sprintf("gtid_executed has shrunk: %s is missing", g)
 	case follow != FollowExecuted && st.BinlogFile != "":
 		j.why = continues(st.BinlogFile, st.BinlogPos, now.Files)
+		if j.why == "" && otherFile {
+			j.why = fmt.Sprintf("binlog %s was made %s and is another file of that name, made %s", st.BinlogFile, fileMark(st.BinlogMark).created(), now.Mark.created())
+		}
 		j.newDataSet = j.why != ""
 	}
 	j.newRun, j.stopped = true, true
@@ -69,7 +73,9 @@ func judge(was *remembered, now *runFacts, wall time.Time) judgement {
 			j.stopped = !plausiblySameRun(st, now, wall)
 		}
 	}
-	j.from = fileIndex(now.Files, st.BinlogFile)
+	if !otherFile { // files of another binlog are no evidence
+		j.from = fileIndex(now.Files, st.BinlogFile)
+	}
 	return j
 }
 

@@ -151,6 +151,7 @@ type Monitor struct {
 	room     chan struct{}
 	was      remembered
 	position Position // newest place in the server's binlog that was seen
+	marked   marked   // what of it is published
 	// ends are where the binlog of this data set stood when earlier runs ended, as
 	// far as it was seen, oldest first.
 	ends []runEnd
@@ -182,6 +183,7 @@ func NewMonitor(o MonitorOptions) (*Monitor, error) {
 	if r := o.Resume; r != nil && r.Follow == o.Server.Follow {
 		m.was.state = r
 		m.position = Position{r.BinlogFile, r.BinlogPos}
+		m.marked = marked{m.position, fileMark(r.BinlogMark)}
 	}
 	m.backend = o.backend
 	if m.backend == nil {

@@ -1,6 +1,7 @@
 package binlog_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,7 @@ func TestRunsOnRealServers(t *testing.T) {
 		{"BinlogPurgedWhileAway", purgedWhileAway},
 		{"RebuiltSameUUID", rebuiltSameUUID},
 		{"RebuiltNewUUID", rebuiltNewUUID},
+		{"RebuiltLongerBinlog", rebuiltLongerBinlog},
 		{"Promotion", promotion},
 	} {
 		if !t.Run(tt.name, func(t *testing.T) { tt.run(t, c) }) {
@@ -177,6 +179,53 @@ func rebuilt(t *testing.T, c *testenv.Cluster, newUUID bool) {
 	}
 	if n := w.m.Counters().DataSets; n != 2 {
 		t.Errorf("%d data sets", n)
+	}
+}
+
+// rebuiltLongerBinlog: the rebuilt server's binlog has a file of the name that
+// was read last, and a longer one. Its beginning tells it from the old one, also
+// to a monitor that knows the published state alone.
+func rebuiltLongerBinlog(t *testing.T, c *testenv.Cluster) {
+	s := c.Server("c")
+	ctx := testenvtest.Context(t, 2*time.Minute)
+	binlogOf := func(what string) string {
+		v, err := s.QueryString(ctx, "SELECT LOCAL->>'$.binary_log_"+what+"' FROM performance_schema.log_status")
+		must(t, err)
+		return v
+	}
+	must(t, s.RotateBinlog(ctx))
+	stream := startStream(t, c.Primary())
+	w := watch(t, s, stream, nil)
+	file := binlogOf("file")
+	w.wait("marked", func(st *event.ServerState) bool { return st.BinlogMark != 0 && st.BinlogFile == file })
+	w.stop()
+	last := w.m.State()
+	// The same server is known again by its mark.
+	same := watch(t, s, stream, func(o *binlog.MonitorOptions) { o.Resume = last })
+	if st := same.alive(); st.DataSet != last.DataSet || st.BinlogMark != last.BinlogMark {
+		t.Fatalf("the same server has data set %d, was %d, mark %x, was %x", st.DataSet, last.DataSet, st.BinlogMark, last.BinlogMark)
+	}
+	same.stop()
+
+	must(t, s.WipeAndRebuildFrom(ctx, c.Primary(), false))
+	for binlogOf("file") < file {
+		must(t, s.RotateBinlog(ctx))
+	}
+	if got := binlogOf("file"); got != file {
+		t.Fatalf("the new binlog is at %s, the old one was at %s", got, file)
+	}
+	for id := 70; ; id++ {
+		insert(t, c.Primary(), id)
+		must(t, c.WaitInSync(ctx))
+		if pos, err := strconv.ParseUint(binlogOf("position"), 10, 64); err != nil || pos > last.BinlogPos {
+			must(t, err)
+			break
+		}
+	}
+	again := watch(t, s, stream, func(o *binlog.MonitorOptions) { o.Resume = last })
+	st := again.waitConfirmed(c.Primary())
+	if st.DataSet == last.DataSet || st.UUID != last.UUID || st.Epoch <= last.Epoch {
+		t.Errorf("data set %d was %d, uuid %s was %s, epoch %d was %d", st.DataSet, last.DataSet, st.UUID, last.UUID, st.Epoch, last.Epoch)
 	}
 }
 

@@ -27,7 +27,8 @@ type script struct {
 	mode     string
 	down     error             // answers nothing
 	ends     map[string]string // of binlog files
-	waits    int               // probes that waited
+	marks    map[string]fileMark
+	waits    int // probes that waited
 	conns    uint64
 	own      []tableFact
 	changed  chan struct{} // closed at each change of executed
@@ -36,7 +37,7 @@ type script struct {
 
 func newScript(t testing.TB, executed string) *script {
 	s := &script{
-		mode: "ON", readOnly: true, executed: mustSet(t, executed), ends: map[string]string{},
+		mode: "ON", readOnly: true, executed: mustSet(t, executed), ends: map[string]string{}, marks: map[string]fileMark{},
 		changed: make(chan struct{}), began: time.Now().Add(-time.Hour),
 	}
 	s.run = runFacts{
@@ -110,6 +111,13 @@ func (s *script) purged(context.Context) (gtid.Set, error) {
 func (s *script) reuse(_ context.Context, last string) (ReuseScope, error) {
 	return ReuseScope{Files: []string{last}}, nil
 }
+
+func (s *script) mark(_ context.Context, file string) (fileMark, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marks[file] + 1, s.down
+}
+
 func (s *script) close() error { return nil }
 
 type scriptLink struct {

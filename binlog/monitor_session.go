@@ -136,6 +136,9 @@ func (m *Monitor) admit(ctx context.Context, l link) (*session, error) {
 	if err := m.refuse(run); err != nil {
 		return nil, err
 	}
+	if run.Mark, err = m.lastMark(ask, run); err != nil {
+		return nil, err
+	}
 	facts, err := m.backend.facts(ask)
 	if err != nil {
 		return nil, err
@@ -223,7 +226,7 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	case j.newDataSet:
 		s.dataSet = rand.Uint64() | 1
 		m.tr.begin(s.run.Executed, lost)
-		m.position = Position{}
+		m.position, m.marked = Position{}, marked{}
 		m.counters.dataSets.Add(1)
 	case m.was.run == nil: // the first session of this process
 		s.dataSet = was.DataSet

@@ -26,6 +26,7 @@ func (s *session) slowLane(ctx context.Context) {
 			s.settle(0)
 		}
 		s.judgeSuspects(ctx)
+		s.markFile(ctx)
 		select {
 		case <-ctx.Done():
 			return

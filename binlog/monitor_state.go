@@ -60,6 +60,7 @@ func (s *session) compose() *event.ServerState {
 	}
 	s.setRoleLocked(standing.role)
 	s.dirty = false
+	binlog := m.remarkLocked()
 	st := &event.ServerState{
 		Server: m.o.Server.Name, AppAddr: m.o.Server.AppAddr, UUID: s.run.UUID,
 		Epoch: s.epoch, DataSet: s.dataSet, History: s.history, LossSeen: s.lossSeen,
@@ -70,7 +71,7 @@ func (s *session) compose() *event.ServerState {
 		Hinted: m.tr.hinted(s.last.Executed), Ticks: slices.Clone(s.lastTicks),
 		Taints: m.tr.taints, Errant: m.tr.errant,
 		Filtered: s.tables.printed, FilteredTables: s.tables.digests,
-		BinlogFile: m.position.File, BinlogPos: m.position.Pos,
+		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark),
 		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,
 		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed,
 		ProbedUnixMicro: s.probedAt.UnixMicro(),

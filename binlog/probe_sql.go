@@ -30,6 +30,8 @@ type backend interface {
 	purged(ctx context.Context) (gtid.Set, error)
 	// reuse finds what a primary's binlog may carry a second time.
 	reuse(ctx context.Context, lastFile string) (ReuseScope, error)
+	// mark tells a binlog file from any other of its name.
+	mark(ctx context.Context, file string) (fileMark, error)
 	close() error
 }
 
@@ -231,6 +233,8 @@ type runFacts struct {
 	LogUpdates      bool
 	Relaxed         bool         // innodb_flush_log_at_trx_commit or sync_binlog is not 1
 	Files           []binlogFile // oldest first; empty without a binlog
+	// Mark is that of the file in which the last state known stands; 0: none.
+	Mark fileMark
 }
 
 // binlogFile is one line of SHOW BINARY LOGS.

@@ -25,7 +25,9 @@ type Options struct {
 	Cluster string
 	// URL of NATS servers, separated by commas. Empty: a server inside this
 	// process, which opens no port and keeps its store under DataDir.
-	URL     string
+	URL string
+	// DataDir also keeps the numbers that this process has drawn, so that none is
+	// given twice after NATS stepped back. It may be empty with a URL.
 	DataDir string
 	// Client is the name under which NATS lists the connection. Default
 	// "tidegate".
@@ -114,6 +116,7 @@ type Conn struct {
 	js      jetstream.JetStream
 	kv      store
 	secret  key.Secret
+	given   given
 
 	closed sync.Once
 
@@ -356,6 +359,9 @@ func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) 
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), err)
+		}
+		if failed := c.failure(); failed != nil {
+			return fmt.Errorf("%s: %w", what, failed)
 		}
 		if pause.attempts == 0 {
 			c.log.Warn("waiting for NATS", "for", what, "error", err)

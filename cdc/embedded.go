@@ -85,18 +85,7 @@ func claimStore(path, cluster string) error {
 	if !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("read cluster of embedded NATS store: %w", err)
 	}
-	// Rename after fsync: a crash leaves the whole name or none.
-	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("claim embedded NATS store: %w", err)
-	}
-	_, err = f.WriteString(cluster)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err != nil {
+	if err := writeSynced(path, []byte(cluster)); err != nil {
 		return fmt.Errorf("claim embedded NATS store: %w", err)
 	}
 	return nil
@@ -104,17 +93,19 @@ func claimStore(path, cluster string) error {
 
 func (e *embedded) start() error {
 	srv, err := server.NewServer(&server.Options{
-		ServerName: "tidegate", DontListen: true, JetStream: true, StoreDir: e.dir, NoSigs: true, NoLog: true,
+		ServerName: "tidegate", DontListen: true, JetStream: true, StoreDir: e.dir, NoSigs: true,
 		JetStreamMaxStore: embeddedStoreBytes, MaxPayload: embeddedPayloadBytes, SyncInterval: e.sync,
 	})
 	if err != nil {
 		return fmt.Errorf("make embedded NATS server: %w", err)
 	}
+	var said serverLog
+	srv.SetLoggerV2(&said, false, false, false)
 	srv.Start()
 	if !srv.ReadyForConnections(embeddedReadyTimeout) {
 		srv.Shutdown()
 		srv.WaitForShutdown()
-		return fmt.Errorf("start embedded NATS server in %s: not ready after %v", e.dir, embeddedReadyTimeout)
+		return fmt.Errorf("start embedded NATS server in %s: not ready after %v: %s", e.dir, embeddedReadyTimeout, said.complaint())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -182,3 +182,21 @@ func (c *Conn) ForgetSecret(s key.Secret) { c.secret = s }
 
 // IsTransport is isTransport.
 var IsTransport = isTransport
+
+// StepCountersBack gives the counters in KV the values that they had after the
+// first draw, as a power cut might.
+func (c *Conn) StepCountersBack(ctx context.Context) error {
+	var errs []error
+	for _, k := range []string{keyEpoch, keyGeneration} {
+		errs = append(errs, change(ctx, c.kv, k, func([]byte) ([]byte, error) { return []byte("1"), nil }))
+	}
+	errs = append(errs, change(ctx, c.kv, keyNumbering, func(old []byte) ([]byte, error) {
+		var n numbering
+		if err := json.Unmarshal(old, &n); err != nil {
+			return nil, err
+		}
+		n.History, n.Timelines = 1, n.Timelines[:1]
+		return json.Marshal(n)
+	}))
+	return errors.Join(errs...)
+}

@@ -226,7 +226,7 @@ func (f *Follower) session(ctx context.Context, states <-chan decoded) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		feed.decode(ctx, messages, decodeWrites)
+		feed.decode(ctx, messages, f.decodeWrites)
 	}()
 	defer func() {
 		cancel()

@@ -50,7 +50,7 @@ func (f *feed) decode(ctx context.Context, out chan<- decoded, read func(raw) de
 	}
 }
 
-func decodeWrites(r raw) decoded {
+func (f *Follower) decodeWrites(r raw) decoded {
 	m, err := event.DecodeMessage(r.data)
 	switch {
 	case errors.Is(err, event.ErrNewerFormat):
@@ -59,13 +59,16 @@ func decodeWrites(r raw) decoded {
 		// A stream that holds what nobody wrote can only be rebuilt from.
 		return decoded{err: fmt.Errorf("%w: %w", errRebuild, corrupt(r.seq, err))}
 	}
+	f.conn.given.note(numbersOf(m))
 	return decoded{message: m}
 }
 
 func (f *Follower) decodeState(r raw) decoded {
 	var d decoded
 	if strings.HasPrefix(r.subject, f.conn.names.posPrefix) {
-		d.state, d.err = event.DecodeServerState(r.data)
+		if d.state, d.err = event.DecodeServerState(r.data); d.err == nil {
+			f.conn.given.note(numbers{Epoch: uint64(d.state.Epoch)})
+		}
 	} else {
 		d.definition, d.err = event.DecodeTableDefinition(r.data)
 	}

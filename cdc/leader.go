@@ -109,7 +109,7 @@ func takeLease(ctx context.Context, c *Conn, key, name string, rev uint64) (*lea
 	l := &lease{kv: c.kv, key: key, record: leaseRecord{Holder: rand.Text(), Process: c.process, Name: name}}
 	err := c.bounded(ctx, func(ctx context.Context) error {
 		if key == keyLeader {
-			n, err := next(ctx, c.kv, keyGeneration)
+			n, err := c.draw(ctx, keyGeneration, func(n numbers) uint64 { return n.Generation }, func(v uint64) numbers { return numbers{Generation: v} })
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -97,29 +96,12 @@ func change(ctx context.Context, s store, key string, fn func(old []byte) ([]byt
 	}
 }
 
-// next increments a counter and returns its new value. The first is 1.
-func next(ctx context.Context, s store, key string) (uint64, error) {
-	var n uint64
-	err := change(ctx, s, key, func(old []byte) ([]byte, error) {
-		n = 0
-		if len(old) > 0 {
-			var err error
-			if n, err = strconv.ParseUint(string(old), 10, 64); err != nil {
-				return nil, fmt.Errorf("counter %s: %w", key, err)
-			}
-		}
-		n++
-		return strconv.AppendUint(nil, n, 10), nil
-	})
-	return n, err
-}
-
-// NextEpoch takes the next number of the epoch counter (rules §1). A failed
-// call may have used up a number.
+// NextEpoch takes the next number of the epoch counter (rules §1), beyond every
+// epoch that is known to have been given. A failed call may have used up a number.
 func (c *Conn) NextEpoch(ctx context.Context) (event.Epoch, error) {
 	var n uint64
 	err := c.bounded(ctx, func(ctx context.Context) (err error) {
-		n, err = next(ctx, c.kv, keyEpoch)
+		n, err = c.draw(ctx, keyEpoch, func(n numbers) uint64 { return n.Epoch }, func(v uint64) numbers { return numbers{Epoch: v} })
 		return err
 	})
 	if err != nil {
@@ -195,11 +177,19 @@ type numbering struct {
 const keptTimelines = 512
 
 // takeTimeline begins a timeline at ordinal first, beyond newest (what the
-// stream itself has), and, if fresh, a history. A failed call may have used up
-// numbers.
-func takeTimeline(ctx context.Context, s store, newest uint32, history event.History, fresh bool, first uint64) (numbering, error) {
+// stream itself has) and every one that is known to have been given, and, if
+// fresh, a history likewise. A failed call may have used up numbers.
+func (c *Conn) takeTimeline(ctx context.Context, newest uint32, history event.History, fresh bool, first uint64) (numbering, error) {
 	var n numbering
-	err := change(ctx, s, keyNumbering, func(old []byte) ([]byte, error) {
+	known, err := c.floor(ctx)
+	if err != nil {
+		return n, err
+	}
+	newest = max(newest, uint32(known.Timeline))
+	if fresh {
+		history = max(history, event.History(known.History))
+	}
+	err = change(ctx, c.kv, keyNumbering, func(old []byte) ([]byte, error) {
 		n = numbering{}
 		if old != nil {
 			if err := json.Unmarshal(old, &n); err != nil {
@@ -217,7 +207,10 @@ func takeTimeline(ctx context.Context, s store, newest uint32, history event.His
 		n.Timelines = n.Timelines[max(0, len(n.Timelines)-keptTimelines):]
 		return json.Marshal(n)
 	})
-	return n, err
+	if err != nil {
+		return n, err
+	}
+	return n, c.keep(numbers{Timeline: uint64(n.Timelines[len(n.Timelines)-1].Number), History: uint64(n.History)})
 }
 
 // checkpointRef says where a checkpoint lies.

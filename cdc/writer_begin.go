@@ -54,7 +54,7 @@ func (w *Writer) begin(ctx context.Context, f *PrimaryFacts) (gtid.Set, error) {
 		inc = w.led.at.header.Incarnation
 	)
 	err := w.conn.retry(ctx, "begin a timeline", func(ctx context.Context) (err error) {
-		if num, err = takeTimeline(ctx, w.conn.kv, w.led.at.header.Timeline, w.tail.History, v.newHistory, w.led.next); err != nil {
+		if num, err = w.conn.takeTimeline(ctx, w.led.at.header.Timeline, w.tail.History, v.newHistory, w.led.next); err != nil {
 			return err
 		}
 		if w.tail.Empty {

@@ -46,6 +46,7 @@ func (ix *Index) start(cp *event.Checkpoint, seq uint64, h event.Header, version
 func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table) {
 	old = ix.renew()
 	ix.n.Rebuilds++
+	ix.arrived = arrivals{}
 	ix.history, ix.lossAt = cp.History, cp.LossAt
 	ix.max, ix.failover = version, version
 	ix.announced = nil
@@ -107,6 +108,9 @@ func (ix *Index) writes(seq uint64, m *event.Message) error {
 		return ix.broken(fmt.Errorf("apply message %d: at %d already: %w", seq, ix.seq, ErrDiscontinuity))
 	}
 	var retired []*table
+	if len(m.Items) > 0 {
+		ix.arrived.note(event.MakeVersion(m.Timeline, m.First), ix.opt.Clock())
+	}
 	ord := m.First
 	for _, it := range m.Items {
 		v := event.MakeVersion(m.Timeline, ord)

@@ -68,6 +68,7 @@ type Index struct {
 	names   map[string]int // never modified, replaced
 	primary primaryView
 	ticks   ticks
+	arrived arrivals
 	clk     clock
 
 	pending pending // what the store does not have yet
@@ -229,6 +230,7 @@ func (ix *Index) publish() {
 	s := &Snapshot{
 		tab: ix.tab, gen: ix.gen, blindSince: ix.blind,
 		names: ix.names, primary: ix.primary, markAt: ix.clk.mark.sentAt(), newest: ix.clk.newest,
+		markRefused: ix.clk.refused, arrived: ix.arrived.list,
 		delivered: ix.d.Set(), horizon: ix.h.Set(), lost: ix.lost,
 		failover: ix.failover, ordinals: ix.ord.view(),
 		defs: ix.defs.view(), streamDefs: ix.streamDefs.view(), groups: ix.groups, hasher: ix.hasher,

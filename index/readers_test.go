@@ -122,6 +122,8 @@ func TestNoAllocations(t *testing.T) {
 		"TableExcluded": func() { s.TableExcluded(b, posts.AnyRow) },
 		"Primary":       func() { s.Primary() },
 		"WatermarkAt":   func() { s.WatermarkAt() },
+		"Refused":       func() { s.WatermarkRefused() },
+		"LearntAt":      func() { s.LearntAt(v) },
 		"Delivered":     func() { s.Delivered() },
 		"Horizon":       func() { s.Horizon() },
 		"Lost":          func() { s.Lost() },

@@ -82,6 +82,9 @@ func TestRule6NotCounted(t *testing.T) {
 			w.state("a", "a:1-10", tt.change)
 			w.wantMark(at)
 			n := w.ix.Counters()
+			if got := w.snap().WatermarkRefused(); got != n.ProbeRefused {
+				t.Errorf("the snapshot says %q, the counters %q", got, n.ProbeRefused)
+			}
 			if n.ProbesCounted != 1 || !strings.Contains(n.ProbeRefused, tt.why) {
 				t.Errorf("%d probes counted, the last refused because %q; want 1, %q", n.ProbesCounted, n.ProbeRefused, tt.why)
 			}

@@ -21,7 +21,10 @@ type Snapshot struct {
 	names   map[string]int
 	primary primaryView
 	markAt  int64
-	newest  *probe
+	// markRefused says why the newest probe of a primary did not count.
+	markRefused string
+	arrived     []arrival
+	newest      *probe
 
 	delivered, horizon, lost gtid.Set
 	failover                 event.Version
@@ -113,6 +116,14 @@ func (s *Snapshot) Primary() (i int, ok bool, reason, detail string) {
 
 // WatermarkAt is when W's tick was sent; 0: no watermark.
 func (s *Snapshot) WatermarkAt() int64 { return s.markAt }
+
+// WatermarkRefused says why the newest probe of a primary did not count, which
+// keeps W where it is; empty: it did, or there was none.
+func (s *Snapshot) WatermarkRefused() string { return s.markRefused }
+
+// LearntAt is when this router learnt of a version, at the earliest; 0: it is not
+// known. It is a hint for people.
+func (s *Snapshot) LearntAt(v event.Version) int64 { return when(s.arrived, v) }
 
 // Delivered is D, Horizon is H, Lost is what a failover lost and nobody gave
 // again.

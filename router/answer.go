@@ -8,7 +8,7 @@ import (
 
 // start empties the answer and fills in what does not depend on a server.
 func (ans *Answer) start(q *question) {
-	*ans = Answer{Level: q.level, BehindTxns: Unknown, Staleness: Unknown, WatermarkAge: Unknown}
+	*ans = Answer{Level: q.level, BehindTxns: Unknown, Staleness: Unknown, WatermarkAge: Unknown, SpreadingFor: Unknown}
 	if q.watermarkAt != 0 {
 		ans.WatermarkAge = time.Duration(q.now - q.watermarkAt)
 	}
@@ -74,6 +74,16 @@ func (q *question) explain(i int, v verdict, ans *Answer) {
 		}
 	}
 	ans.need(q, need)
+}
+
+// learntAgo is how long ago the router learnt of the newest write of a named key.
+func (q *question) learntAgo(n int) time.Duration {
+	k := &q.keys[n]
+	at := q.snap.LearntAt(max(k.own, k.wide))
+	if at == 0 {
+		return Unknown
+	}
+	return time.Duration(max(0, q.now-at))
 }
 
 // need keeps as much of the set as an answer carries.

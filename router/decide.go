@@ -155,7 +155,7 @@ func (q *question) session(i int) verdict {
 // floor, may be missing on X (P2).
 func (q *question) key(i int) verdict {
 	if rule(ruleWatermark) && !q.markYoung() {
-		return verdict{reason: ReasonWatermarkOld, stage: stageWatermark}
+		return verdict{reason: ReasonWatermarkOld, stage: stageWatermark, detail: q.snap.WatermarkRefused()}
 	}
 	c := q.snap.Confirmed(i)
 	if rule(ruleHorizon) && !q.horizonWithin(i) {

@@ -56,7 +56,7 @@ func (r *Router) Ready() (ok bool, why Reason, detail string) {
 		return false, ReasonCatchingUp, detail
 	}
 	if at := snap.WatermarkAt(); at == 0 || now-at > r.markAge {
-		return false, ReasonWatermarkOld, ""
+		return false, ReasonWatermarkOld, snap.WatermarkRefused()
 	}
 	return true, ReasonNone, ""
 }

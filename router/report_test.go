@@ -44,8 +44,13 @@ func TestReadyNeedsIndexAndWatermark(t *testing.T) {
 	} {
 		w := healthy(t)
 		c.change(w)
-		if ok, why, _ := newRouter(t, w).Ready(); why != c.want || ok != (c.want == router.ReasonNone) {
+		w.Refused = "gtid_mode is ON_PERMISSIVE"
+		ok, why, detail := newRouter(t, w).Ready()
+		if why != c.want || ok != (c.want == router.ReasonNone) {
 			t.Errorf("got %v %s, want %s", ok, why, c.want)
+		}
+		if why == router.ReasonWatermarkOld && detail != w.Refused {
+			t.Errorf("got detail %q, want %q", detail, w.Refused)
 		}
 	}
 }

@@ -118,9 +118,11 @@ type Answer struct {
 
 	// Spreading tells, on a yes of Route at level key, that the newest write of
 	// a named key is not yet on every eligible replica; SpreadingKey is its
-	// place in Request.Keys.
+	// place in Request.Keys, SpreadingFor the time since the router learnt of that
+	// write, at the most; Unknown for one from before its start.
 	Spreading    bool
 	SpreadingKey int
+	SpreadingFor time.Duration
 }
 
 // ErrorCode names what is wrong with a request; stable for callers.

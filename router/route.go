@@ -114,6 +114,7 @@ func (r *Router) routeOnce(q *question, ans *Answer) int {
 			q.yesAt = append(q.yesAt, i)
 		case v.reason == ReasonKeyBehind && !ans.Spreading:
 			ans.Spreading, ans.SpreadingKey = true, v.key
+			ans.SpreadingFor = q.learntAgo(v.key)
 			fallthrough
 		default:
 			if best.stage <= v.stage {
@@ -125,7 +126,7 @@ func (r *Router) routeOnce(q *question, ans *Answer) int {
 		ans.Stale = true
 	}
 	if len(q.yesAt) == 0 {
-		ans.Spreading = false
+		ans.Spreading, ans.SpreadingFor = false, Unknown
 		return r.toPrimary(q, best, ans)
 	}
 	i := r.choose(q)

@@ -86,6 +86,7 @@ func decisions() []decision {
 		{"§7 the primary says so", nil, "app.posts/42 server=a", "yes primary", ""},
 
 		{"§7 key: no watermark", set(func(w *routertest.World) { w.Watermark = 0 }), "app.posts/42", "no watermark_old primary", ""},
+		{"§7 key: no watermark, and why", set(func(w *routertest.World) { w.Watermark, w.Refused = 0, "gtid_mode is ON_PERMISSIVE" }), "app.posts/42", "no watermark_old primary", "gtid_mode is ON_PERMISSIVE"},
 		{"§7 key: W older than watermark_max_age", set(func(w *routertest.World) { w.Watermark = epoch0 - 2*seconds - 1 }), "app.posts/42", "no watermark_old primary", ""},
 		{"§7 key: W as old as watermark_max_age", set(func(w *routertest.World) { w.Watermark = epoch0 - 2*seconds }), "app.posts/42", "yes applied", ""},
 		{"§7 key: H not within C", func(t testing.TB, w *routertest.World) {

@@ -45,6 +45,12 @@ type Snapshot interface {
 	Primary() (i int, ok bool, reason, detail string)
 	// WatermarkAt is when W's tick was sent; 0: no watermark.
 	WatermarkAt() int64
+	// WatermarkRefused says why the newest probe of a primary did not count;
+	// empty: it did, or there was none. It is made when that happens.
+	WatermarkRefused() string
+	// LearntAt is when the router learnt of a version, at the earliest; 0: not
+	// known. For people: no decision depends on it.
+	LearntAt(v event.Version) int64
 
 	Delivered() gtid.Set
 	Horizon() gtid.Set

@@ -75,6 +75,7 @@ type ServerState struct {
 
 	BinlogFile      string // newest position whose transactions are in Shown
 	BinlogPos       uint64
+	BinlogMark      uint64    // tells BinlogFile from another file of its name; 0: not known (since format 2)
 	SourceUUID      gtid.UUID // replicas: where it replicates from
 	IORunning       bool
 	SQLRunning      bool

@@ -54,14 +54,15 @@ func open(b []byte, kind byte) (reader, error) {
 	case b[1] != kind:
 		return reader{}, fmt.Errorf("event: kind %d where %d was expected: %w", b[1], kind, ErrCorrupt)
 	}
-	return reader{b: b[headerBytes:]}, nil
+	return reader{b: b[headerBytes:], format: b[0]}, nil
 }
 
 // reader takes fields off the front of b. After the first error every field
 // reads as zero and every count as none, so that callers check err once.
 type reader struct {
-	b   []byte
-	err error
+	b      []byte
+	format uint8
+	err    error
 }
 
 func (r *reader) fail(what string) {

@@ -72,6 +72,7 @@ func (s *ServerState) AppendBinary(dst []byte) []byte {
 	b = appendTexts(b, s.Filtered)
 	b = appendDigests(b, s.FilteredTables)
 	b = binary.AppendUvarint(b, s.BinlogPos)
+	b = binary.LittleEndian.AppendUint64(b, s.BinlogMark)
 	b = append(b, s.SourceUUID[:]...)
 	b = appendZigzag(b, s.UptimeSeconds)
 	b = appendZigzag(b, s.ThreadsRunning)
@@ -119,6 +120,9 @@ func DecodeServerState(b []byte) (*ServerState, error) {
 	s.Excluded, s.Filtered = r.texts(), r.texts()
 	s.FilteredTables = r.digests()
 	s.BinlogPos = r.uvarint()
+	if r.format >= 2 {
+		s.BinlogMark = r.fixed64()
+	}
 	s.SourceUUID = r.array16()
 	s.UptimeSeconds, s.ThreadsRunning, s.ProbedUnixMicro = r.varint(), r.varint(), r.varint()
 	if err := r.close(); err != nil {

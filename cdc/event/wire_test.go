@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,11 +80,14 @@ func TestTableDefinitionRoundTrip(t *testing.T) {
 	})
 }
 
-// decoders are the three encodings with an example of each.
-var decoders = map[string]struct {
+// decoder is one encoding.
+type decoder struct {
 	example func() []byte
 	decode  func([]byte) error
-}{
+}
+
+// decoders are the three encodings with an example of each.
+var decoders = map[string]decoder{
 	"message":    {func() []byte { return example().AppendBinary(nil) }, func(b []byte) error { _, err := event.DecodeMessage(b); return err }},
 	"state":      {func() []byte { return exampleState().AppendBinary(nil) }, func(b []byte) error { _, err := event.DecodeServerState(b); return err }},
 	"definition": {func() []byte { return exampleDefinition().AppendBinary(nil) }, func(b []byte) error { _, err := event.DecodeTableDefinition(b); return err }},
@@ -131,26 +135,38 @@ var update = flag.Bool("update", false, "write the golden encodings of the curre
 // format that is still accepted, and holds the current encoder to its own.
 func TestOldFormats(t *testing.T) {
 	for name, d := range decoders {
-		file := filepath.Join("testdata", "format1", name+".hex")
-		if *update {
-			if err := os.WriteFile(file, []byte(hex.EncodeToString(d.example())+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+		for format := event.Format - 1; format <= event.Format; format++ {
+			testOldFormat(t, name, d, format)
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
+	}
+}
+
+func testOldFormat(t *testing.T, name string, d decoder, format uint8) {
+	file := filepath.Join("testdata", fmt.Sprintf("format%d", format), name+".hex")
+	if *update && format == event.Format {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		old, err := hex.DecodeString(strings.TrimSpace(string(text)))
-		if err != nil {
+		if err := os.WriteFile(file, []byte(hex.EncodeToString(d.example())+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.decode(old); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
-		if old[0] == event.Format && !bytes.Equal(old, d.example()) {
-			t.Errorf("%s: the encoder writes other bytes under the same format number", file)
-		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.decode(old); err != nil {
+		t.Errorf("%s: %v", file, err)
+	}
+	if old[0] != format {
+		t.Errorf("%s: is of format %d", file, old[0])
+	}
+	if format == event.Format && !bytes.Equal(old, d.example()) {
+		t.Errorf("%s: the encoder writes other bytes under the same format number", file)
 	}
 }
 
@@ -265,7 +281,7 @@ func exampleState() *event.ServerState {
 		Ticks:  []event.RouterTick{{Router: [16]byte{1}, Tick: 99}},
 		Taints: []event.Taint{{Table: key.Digest{1}, Name: "app.posts", GTID: g(2), Reason: "no rows"}, {All: true, Reason: "identity"}},
 		Errant: gtid.Of(g(7)), Excluded: []string{"channels"}, Filtered: []string{"app.%"}, FilteredTables: []key.Digest{{3}},
-		BinlogFile: "binlog.000003", BinlogPos: 4711, SourceUUID: g(1).UUID, IORunning: true, SQLRunning: true,
+		BinlogFile: "binlog.000003", BinlogPos: 4711, BinlogMark: 1_800_000_000<<32 | 17, SourceUUID: g(1).UUID, IORunning: true, SQLRunning: true,
 		UptimeSeconds: 60, ThreadsRunning: 2, ServerVersion: "9.7.4", ProbedUnixMicro: 1_700_000_000_000_000,
 	}
 }

@@ -38,6 +38,7 @@ type World struct {
 	HasPrimary    bool
 	PrimaryReason string
 	Watermark     int64
+	Refused       string // why the newest probe did not count
 
 	DeliveredSet, HorizonSet, LostSet gtid.Set
 	Failover                          event.Version
@@ -52,6 +53,7 @@ type World struct {
 
 	Records map[key.Digest]event.Version
 	Writers map[event.Version]gtid.GTID
+	Learnt  map[event.Version]int64
 	Moves   int // so many look-ups find that the records moved on
 }
 
@@ -113,6 +115,12 @@ func (w *World) Primary() (i int, ok bool, reason, why string) {
 
 // WatermarkAt returns Watermark.
 func (w *World) WatermarkAt() int64 { return w.Watermark }
+
+// WatermarkRefused returns Refused.
+func (w *World) WatermarkRefused() string { return w.Refused }
+
+// LearntAt looks into Learnt.
+func (w *World) LearntAt(v event.Version) int64 { return w.Learnt[v] }
 
 // Delivered returns DeliveredSet.
 func (w *World) Delivered() gtid.Set { return w.DeliveredSet }

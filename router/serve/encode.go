@@ -201,7 +201,9 @@ func (a *ask) appendRoute(b []byte) []byte {
 	}
 	b = append(b, `{"code":"spreading","key":`...)
 	b = a.appendKey(b, ans.SpreadingKey)
-	return append(b, `,"since_ms":null,"eta_ms":null}}`...)
+	b = append(b, `,"since_ms":`...)
+	b = appendMillis(b, ans.SpreadingFor)
+	return append(b, `,"eta_ms":null}}`...)
 }
 
 // appendError writes the error object; requestID may be empty (items of a

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/cdc/event"
 	"tidegate/router"
 	"tidegate/router/routertest"
 	"tidegate/router/serve"
@@ -90,6 +91,13 @@ func TestRoute(t *testing.T) {
 		"notice":{"code":"spreading","key":"app.posts/42","since_ms":null,"eta_ms":null}}`
 	if got := decode(t, body); status != 200 || !reflect.DeepEqual(got, decode(t, want)) {
 		t.Errorf("got %d\n%s\nwant\n%s", status, body, want)
+	}
+	w := lagging(t)
+	w.Learnt = map[event.Version]int64{routertest.V(50): routertest.Now - int64(1500*time.Microsecond)}
+	_, _, body = start(t, w).do("POST", "/v1/route", `{"keys":["app.posts/42"]}`)
+	notice := map[string]any{"code": "spreading", "key": "app.posts/42", "since_ms": 1.5, "eta_ms": nil}
+	if got := decode(t, body)["notice"]; !reflect.DeepEqual(got, any(notice)) {
+		t.Errorf("got notice %v, want %v", got, notice)
 	}
 	for _, c := range []struct{ body, target, reason string }{
 		{`{"keys":["app.posts/42"],"exclude":["c"]}`, "a", "key_behind"},

@@ -176,6 +176,7 @@ func listenAddr(s string) string {
 // which the process should end; a restart recovers.
 func (d *Daemon) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return named("streams", d.Conn.Guard(ctx)) })
 	if d.Tailing != nil {
 		g.Go(func() error { return named("tail", d.Tailing.Run(ctx)) })
 	}

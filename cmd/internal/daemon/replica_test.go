@@ -159,7 +159,7 @@ func TestGTIDModeRelaxed(t *testing.T) {
 		}
 	})
 	for _, s := range w.c.Servers() {
-		w.refused(askRouter(p.Router), s.Name(), "app.posts/1", "watermark_old", "")
+		w.refused(askRouter(p.Router), s.Name(), "app.posts/1", "watermark_old", "gtid_mode is ON_PERMISSIVE")
 	}
 	w.grows(l, 20)
 	w.must(w.c.Primary().Exec(w.ctx, "SET GLOBAL gtid_mode=ON"))
