@@ -187,7 +187,7 @@ func (w *world) states(lag int64) error {
 // newRouter is a router over the world, without canary.
 func (w *world) newRouter() (*router.Router, error) {
 	o := router.Options{
-		View: func() router.Snapshot { return w.ix.Snapshot() }, Clock: local.Clock,
+		View: func() router.Snapshot { return w.ix.Snapshot() }, Clock: local.NewDecisionClock().Now,
 		Lease: local.DefaultLease, WatermarkMaxAge: local.DefaultWatermarkMaxAge,
 	}
 	for _, n := range w.names {
