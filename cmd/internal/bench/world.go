@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -32,6 +33,7 @@ type world struct {
 	base  gtid.Set // executed by everybody before the first record
 	next  int64    // sequence number of the primary's next transaction
 	form  []byte
+	wire  []byte
 }
 
 const (
@@ -159,7 +161,8 @@ func (w *world) state(i int, lag int64) error {
 	if i == 0 {
 		s.Role, s.Writable, s.Epoch = event.RolePrimary, true, 1
 	}
-	read, err := event.DecodeServerState(s.AppendBinary(nil))
+	w.wire = s.AppendBinary(w.wire[:0])
+	read, err := event.DecodeServerState(bytes.Clone(w.wire)) // as long as a message's own
 	if err != nil {
 		return err
 	}
