@@ -265,7 +265,9 @@ func (ix *Index) Definition(d *event.TableDefinition) error {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
 	k := nameKey{d.Schema, d.Table}
-	ix.defs.set(k.shard(), k, d)
+	prepared := *d
+	prepared.Prepare(ix.hasher)
+	ix.defs.set(k.shard(), k, &prepared)
 	if ix.pending.on {
 		ix.pending.tables = append(ix.pending.tables, d)
 	}

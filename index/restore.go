@@ -310,6 +310,7 @@ func (ix *Index) loadDefinitions(st Store) error {
 		if err != nil {
 			return corrupt("definition", err)
 		}
+		d.Prepare(ix.hasher)
 		k := nameKey{d.Schema, d.Table}
 		ix.defs.set(k.shard(), k, d)
 		return nil

@@ -194,10 +194,7 @@ func (q *question) recordShown(k *coveredKey, i int, prefix event.Version) bool 
 	if rule(ruleShortcutFailover) && q.failover > prefix {
 		return false
 	}
-	writer, known := k.writer, k.known
-	if !k.oneRow {
-		writer, known = q.snap.GTIDAt(k.own)
-	}
+	writer, known := q.snap.GTIDAt(k.own)
 	return known && q.snap.Confirmed(i).Contains(writer)
 }
 

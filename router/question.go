@@ -9,9 +9,16 @@ import (
 )
 
 // question is one request held against one snapshot: everything about it that
-// does not depend on which server is asked. It is reused; nothing of it leaves
-// the decision.
+// does not depend on which server is asked. Nothing of it leaves the decision.
+//
+// It is a value on the stack of Serve or Route and not a reused object: while
+// the garbage collector marks, a pointer that is stored into an object costs a
+// write barrier, and some fifty of them a decision made every sixth wait for
+// microseconds (DECISIONS.md). What can't be on the stack, because it is handed
+// to the snapshot, is in scratch, which holds no pointer that changes.
 type question struct {
+	*scratch
+
 	r     *Router
 	req   *Request
 	snap  Snapshot
@@ -45,9 +52,12 @@ type question struct {
 	// out of lost what a counted E shows.
 	lostFloor gtid.Set
 
-	keys    []coveredKey
 	allKeys verdict // a no that holds for every server, by reason of the keys
+}
 
+// scratch is the memory of one question that is used again for another.
+type scratch struct {
+	keys     []coveredKey
 	cover    key.Cover
 	scopes   [1 + len(key.Cover{}.Wide)]key.Digest
 	versions [1 + len(key.Cover{}.Wide)]event.Version
@@ -62,43 +72,57 @@ type coveredKey struct {
 	oneRow bool
 	own    event.Version
 	wide   event.Version // the newest of all wide scopes
-	writer gtid.GTID     // of own, when known
-	known  bool
 }
 
-// begin resets q for a request and a snapshot. The clock is read after the
+// addKey appends an empty one.
+func (s *scratch) addKey() *coveredKey {
+	n := len(s.keys)
+	if n == cap(s.keys) {
+		s.keys = append(s.keys, coveredKey{})
+		return &s.keys[n]
+	}
+	s.keys = s.keys[:n+1]
+	c := &s.keys[n] // without a sign of its last use, see release
+	c.table, c.group, c.oneRow, c.own, c.wide = key.Digest{}, false, false, 0, 0
+	return c
+}
+
+// release drops what would keep a snapshot alive.
+func (s *scratch) release() {
+	for n := range s.keys {
+		if c := &s.keys[n]; !c.before.IsEmpty() {
+			c.before = gtid.Set{}
+		}
+	}
+	s.keys, s.yesAt = s.keys[:0], s.yesAt[:0]
+}
+
+// question begins one for a request and a snapshot. The clock is read after the
 // snapshot was taken, so that ages come out too old rather than too young.
-func (q *question) begin(r *Router, snap Snapshot, req *Request, level Level, now int64) {
-	q.r, q.req, q.snap, q.level, q.now = r, req, snap, level, now
-	q.arrived = req.ArrivedAt
+func (r *Router) question(s *scratch, snap Snapshot, req *Request, level Level, now int64) question {
+	s.release()
+	q := question{
+		scratch: s, r: r, req: req, snap: snap, level: level, now: now, arrived: req.ArrivedAt,
+		cut:  snap.BlindSince() != 0,
+		lost: snap.Lost(), horizon: snap.Horizon(), failover: snap.LastFailover(),
+		watermarkAt: snap.WatermarkAt(), floor: req.Floor,
+	}
 	if q.arrived == 0 {
 		q.arrived = now
 	}
 	q.ready, q.readyDetail = snap.Ready()
-	q.cut = snap.BlindSince() != 0
-	q.lost, q.horizon, q.failover = snap.Lost(), snap.Horizon(), snap.LastFailover()
-	q.watermarkAt = snap.WatermarkAt()
 	q.shown, _ = snap.(horizonShower)
 	q.askPrimary()
 	q.deadMark = q.primaryOK && !q.markYoung()
 	q.settleFloor()
-	q.keys, q.allKeys, q.yesAt = q.keys[:0], verdict{}, q.yesAt[:0]
-}
-
-// release drops what would keep a snapshot or a request alive.
-func (q *question) release() {
-	q.r, q.req, q.snap, q.shown = nil, nil, nil, nil
-	q.lost, q.horizon, q.floor, q.lostFloor = gtid.Set{}, gtid.Set{}, gtid.Set{}, gtid.Set{}
-	clear(q.keys[:cap(q.keys)])
-	q.keys = q.keys[:0]
-	q.allKeys = verdict{}
+	return q
 }
 
 // askPrimary finds the primary that is known, announced, live and alone
 // (rules §7); the lease that makes it live is this router's own (rules §6.3).
 func (q *question) askPrimary() {
 	i, ok, reason, detail := q.snap.Primary()
-	q.primary, q.primaryOK, q.primaryReason, q.primaryDetail = i, true, ReasonNone, ""
+	q.primary, q.primaryOK = i, true
 	if rule(rulePrimary) && !ok {
 		q.primary, q.primaryOK, q.primaryDetail = -1, false, detail
 		if q.primaryReason, ok = ParseReason(reason); !ok {
@@ -130,9 +154,9 @@ func (l Level) usesFloor() bool { return l == LevelSession || l == LevelKey || l
 
 // settleFloor takes out of F what never happened: a GTID that is in neither D
 // nor H nor in an E begun after the request (rules §7). Only such an E counts:
-// an older one does not know writes that were acknowledged since.
+// an older one does not know writes that were acknowledged since. The floor is
+// the request's so far.
 func (q *question) settleFloor() {
-	q.floor, q.floorLost, q.lostFloor = q.req.Floor, false, gtid.Set{}
 	if q.floor.IsEmpty() || !q.level.usesFloor() {
 		return
 	}
@@ -205,8 +229,7 @@ func (q *question) gather() (moved bool, err error) {
 
 func (q *question) gatherKey(n int) (moved bool, err error) {
 	k := &q.req.Keys[n]
-	q.keys = append(q.keys, coveredKey{})
-	c := &q.keys[n]
+	c := q.addKey()
 	schema, table := k.FoldedNames(q.snap.FoldNames())
 	def, ok := q.snap.Definition(schema, table)
 	if !ok || def.Dropped {
@@ -250,9 +273,6 @@ func (q *question) lookUp(c *coveredKey) (moved bool) {
 	c.own = q.versions[0]
 	for _, v := range q.versions[1 : 1+w] {
 		c.wide = max(c.wide, v)
-	}
-	if c.own != 0 && c.oneRow {
-		c.writer, c.known = q.snap.GTIDAt(c.own)
 	}
 	return false
 }

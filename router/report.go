@@ -65,9 +65,8 @@ func (r *Router) Ready() (ok bool, why Reason, detail string) {
 // set operations; it is not for the path of a read.
 func (r *Router) Report() Report {
 	req := &Request{Level: LevelEventual, Advisory: true}
-	q := new(question)
 	snap := r.o.View()
-	q.begin(r, snap, req, LevelEventual, r.o.Clock())
+	q := r.question(new(scratch), snap, req, LevelEventual, r.o.Clock())
 	out := Report{
 		WatermarkAge: Unknown, Delivered: snap.Delivered(), Horizon: snap.Horizon(), Lost: snap.Lost(),
 	}
@@ -82,7 +81,7 @@ func (r *Router) Report() Report {
 	for i := range snap.NumServers() {
 		if st := snap.Server(i); st != nil {
 			heard[st.Server] = true
-			out.Servers = append(out.Servers, r.reportServer(q, i, st))
+			out.Servers = append(out.Servers, r.reportServer(&q, i, st))
 			if q.primaryOK && i == q.primary {
 				out.Primary = st.Server
 			}
@@ -148,8 +147,8 @@ type KeyOnServer struct {
 // *RequestError for a key that does not fit its table.
 func (r *Router) Key(k key.Key) (KeyReport, Reason, error) {
 	req := &Request{Keys: []key.Key{k}, Level: LevelKey, Advisory: true}
-	q := new(question)
-	if err := r.ask(q, req, LevelKey); err != nil {
+	q, err := r.ask(new(scratch), req, LevelKey)
+	if err != nil {
 		return KeyReport{}, ReasonNone, err
 	}
 	if !q.ready {

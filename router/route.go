@@ -5,11 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 )
 
 // route decides, and decides again while it waits for the primary's next probe.
-func (r *Router) route(ctx context.Context, q *question, req *Request, level Level, ans *Answer) error {
+func (r *Router) route(ctx context.Context, s *scratch, req *Request, level Level, ans *Answer) error {
 	arrived := req.ArrivedAt
 	if arrived == 0 {
 		arrived = r.o.Clock()
@@ -18,18 +19,20 @@ func (r *Router) route(ctx context.Context, q *question, req *Request, level Lev
 	defer wait.stop()
 	for {
 		changed := r.changed()
-		if err := r.ask(q, req, level); err != nil {
+		q, err := r.ask(s, req, level)
+		if err != nil {
 			r.counters.badInput.Add(1)
 			return err
 		}
 		if q.arrived > arrived { // later rounds belong to the same request
 			q.arrived = arrived
+			q.floor, q.floorLost, q.lostFloor = req.Floor, false, gtid.Set{}
 			q.settleFloor()
 		}
-		target := r.routeOnce(q, ans)
+		target := r.routeOnce(&q, ans)
 		if ans.Yes || ans.Reason != ReasonWriteUnseen || wait.over {
 			ans.Waited = wait.spent(r, arrived)
-			r.finish(q, target, ans)
+			r.finish(&q, target, ans)
 			return nil
 		}
 		if !wait.begun {

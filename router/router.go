@@ -126,7 +126,7 @@ type Router struct {
 	peers    peers
 	counters counters
 	canary   canary
-	pool     sync.Pool // *question
+	pool     sync.Pool // *scratch
 }
 
 // New returns a router, or an error that lists everything wrong with o.
@@ -139,7 +139,7 @@ func New(o Options) (*Router, error) {
 		budget: budget.New(o.PrimaryReadsPerSecond),
 		canary: canary{oneIn: uint64(o.CanaryOneIn), limit: budget.New(o.CanaryPerSecond)},
 	}
-	r.pool.New = func() any { return new(question) }
+	r.pool.New = func() any { return new(scratch) }
 	r.peers.weights = make(map[string]uint32, len(o.Servers))
 	r.peers.byName = make(map[string]*peer, len(o.Servers))
 	for _, s := range o.Servers {
@@ -164,19 +164,20 @@ func (r *Router) Serve(req *Request, ans *Answer) error {
 		r.counters.badInput.Add(1)
 		return err
 	}
-	q := r.pool.Get().(*question)
-	err = r.serve(q, req, level, ans)
-	q.release()
-	r.pool.Put(q)
+	s := r.pool.Get().(*scratch)
+	err = r.serve(s, req, level, ans)
+	s.release()
+	r.pool.Put(s)
 	return err
 }
 
-func (r *Router) serve(q *question, req *Request, level Level, ans *Answer) error {
-	if err := r.ask(q, req, level); err != nil {
+func (r *Router) serve(s *scratch, req *Request, level Level, ans *Answer) error {
+	q, err := r.ask(s, req, level)
+	if err != nil {
 		r.counters.badInput.Add(1)
 		return err
 	}
-	ans.start(q)
+	ans.start(&q)
 	i, known := q.snap.ServerIndex(req.Server)
 	if !known {
 		ans.Server = req.Server
@@ -184,23 +185,23 @@ func (r *Router) serve(q *question, req *Request, level Level, ans *Answer) erro
 		if _, configured := r.peers.weights[req.Server]; configured {
 			v = neverHeard
 		}
-		r.no(q, -1, v, ans)
+		r.no(&q, -1, v, ans)
 		return nil
 	}
 	v := q.judge(i)
-	ans.about(q, i)
+	ans.about(&q, i)
 	if ans.Server == "" {
 		ans.Server = req.Server
 	}
 	switch {
 	case v.yes():
-		r.yes(q, i, ReasonApplied, ans)
+		r.yes(&q, i, ReasonApplied, ans)
 	case q.mayBeStale(i, v):
 		ans.Stale = true
 		ans.Detail = v.detail
-		r.yes(q, i, ReasonBlind, ans)
+		r.yes(&q, i, ReasonBlind, ans)
 	default:
-		r.no(q, i, v, ans)
+		r.no(&q, i, v, ans)
 	}
 	return nil
 }
@@ -276,18 +277,18 @@ func (r *Router) otherwise(q *question, i int, reason Reason) Otherwise {
 
 // ask takes a snapshot and gathers what the question needs of it, again while
 // the records move on.
-func (r *Router) ask(q *question, req *Request, level Level) error {
+func (r *Router) ask(s *scratch, req *Request, level Level) (question, error) {
 	for n := 0; ; n++ {
 		snap := r.o.View()
-		q.begin(r, snap, req, level, r.o.Clock())
+		q := r.question(s, snap, req, level, r.o.Clock())
 		moved, err := q.gather()
 		if err != nil || !moved {
-			return err
+			return q, err
 		}
 		r.counters.retries.Add(1)
 		if n == maxRetries {
 			q.allKeys = verdict{stage: stageKeys, reason: ReasonCatchingUp, detail: "the records move faster than they can be read"}
-			return nil
+			return q, nil
 		}
 	}
 }
@@ -303,9 +304,9 @@ func (r *Router) Route(ctx context.Context, req *Request, ans *Answer) error {
 		r.counters.badInput.Add(1)
 		return err
 	}
-	q := r.pool.Get().(*question)
-	err = r.route(ctx, q, req, level, ans)
-	q.release()
-	r.pool.Put(q)
+	s := r.pool.Get().(*scratch)
+	err = r.route(ctx, s, req, level, ans)
+	s.release()
+	r.pool.Put(s)
 	return err
 }

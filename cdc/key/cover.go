@@ -35,8 +35,12 @@ func (d *Definition) Cover(h Hasher, k *Key, dst *Cover) error {
 	if schema, table := k.FoldedNames(d.FoldNames); schema != d.Schema || table != d.Table {
 		return &ValueError{Reason: fmt.Sprintf("table %s.%s is not %s.%s", k.Schema, k.Table, d.Schema, d.Table)}
 	}
-	t := h.Table(d.Schema, d.Table)
-	*dst = Cover{Table: t.AnyRow, form: dst.form[:0], text: dst.text[:0]}
+	t := d.tableScopes(h)
+	// Field by field: a decision stores no pointer that it need not store.
+	dst.Own, dst.Wide, dst.NWide = Digest{}, [len(dst.Wide)]Digest{}, 0
+	dst.Table, dst.GroupColumn, dst.OneRow = t.AnyRow, Digest{}, false
+	dst.form = dst.form[:0]
+	dst.text = dst.text[:0]
 	switch k.Kind {
 	case KindAnyRow:
 		dst.Own = t.AnyRow
@@ -114,6 +118,10 @@ func (c *Cover) fold(col *Column, i int, t TextValue) error {
 	form, err := col.AppendForm(c.form, v)
 	if err != nil {
 		return &ValueError{Column: col.Name, Index: i, Reason: err.Error()}
+	}
+	if cap(form) == cap(c.form) {
+		c.form = c.form[:len(form)] // the same array
+		return nil
 	}
 	c.form = form
 	return nil

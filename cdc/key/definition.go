@@ -76,6 +76,8 @@ type Definition struct {
 	// Columns is the number of the table's columns, invisible and generated
 	// ones included.
 	Columns int
+
+	scopes *TableScopes // by Prepare; nil: worked out at each use
 }
 
 // Seal sets Version and prepares the columns for quick folding. Call it once
@@ -89,6 +91,22 @@ func (d *Definition) Seal() {
 		}
 	}
 	d.Version = DefVersion(max(siphash.Hash(0x7469646567617465, uint64(FoldVersion), d.appendIdentity(nil)), 1))
+}
+
+// Prepare works out the scopes of the table under h, so that [Definition.Cover]
+// with the same h hashes no names. Like Seal it is called before the definition
+// is shared.
+func (d *Definition) Prepare(h Hasher) {
+	t := h.Table(d.Schema, d.Table)
+	d.scopes = &t
+}
+
+// tableScopes returns the scopes of the table under h.
+func (d *Definition) tableScopes(h Hasher) TableScopes {
+	if d.scopes != nil && d.scopes.h == h {
+		return *d.scopes
+	}
+	return h.Table(d.Schema, d.Table)
 }
 
 // appendIdentity appends everything of which Version is the hash; each part

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"tidegate/cdc"
 	"tidegate/index"
@@ -90,18 +89,6 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Clock is a clock that goes on while the machine is suspended, in nanoseconds
-// (CLOCK_BOOTTIME): by it alone a router judges ages (rules §6.1).
-func Clock() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		// The kernel has had it since 2.6.39. Without a clock that can be
-		// trusted every age would be a guess.
-		panic("CLOCK_BOOTTIME can not be read: " + err.Error())
-	}
-	return t.Nano()
-}
-
 // Local is a router with its own index. Serve and Route may be called at once
 // by many, from Open on; until Run has caught up they answer catching_up.
 type Local struct {
@@ -164,7 +151,7 @@ func (l *Local) open() error {
 		return err
 	}
 	l.router, err = router.New(router.Options{
-		View: l.view, Clock: Clock, Changed: l.news.changed, Servers: o.Servers, Choice: o.Choice,
+		View: l.view, Clock: NewDecisionClock().Now, Changed: l.news.changed, Servers: o.Servers, Choice: o.Choice,
 		Lease: o.Lease, WatermarkMaxAge: o.WatermarkMaxAge, ProbeWait: o.ProbeWait,
 		PrimaryReadsPerSecond: o.PrimaryReadsPerSecond,
 		Canary:                o.Canary, CanaryOneIn: o.CanaryOneIn, CanaryPerSecond: o.CanaryPerSecond,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -176,11 +177,15 @@ func TestWorld(t *testing.T) {
 		t.Fatal(err)
 	}
 	var servers []string
-	for i := range qs {
-		if n := qs[i].Floor.NumIntervals(); n != floorIntervals {
+	for range 64 {
+		q := qs.next()
+		if n := q.Floor.NumIntervals(); n != floorIntervals {
 			t.Errorf("floor of %d intervals", n)
 		}
-		servers = append(servers, qs[i].Server)
+		if n, err := strconv.Atoi(q.Keys[0].Values[0].Text); err != nil || n >= w.record {
+			t.Errorf("row %q of %d (%v)", q.Keys[0].Values[0].Text, w.record, err)
+		}
+		servers = append(servers, q.Server)
 	}
 	slices.Sort(servers)
 	if got := slices.Compact(servers); len(got) != decideReplicas || slices.Contains(got, "a") {

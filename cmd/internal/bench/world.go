@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -32,6 +33,7 @@ type world struct {
 	base  gtid.Set // executed by everybody before the first record
 	next  int64    // sequence number of the primary's next transaction
 	form  []byte
+	wire  []byte
 }
 
 const (
@@ -159,7 +161,8 @@ func (w *world) state(i int, lag int64) error {
 	if i == 0 {
 		s.Role, s.Writable, s.Epoch = event.RolePrimary, true, 1
 	}
-	read, err := event.DecodeServerState(s.AppendBinary(nil))
+	w.wire = s.AppendBinary(w.wire[:0])
+	read, err := event.DecodeServerState(bytes.Clone(w.wire)) // as long as a message's own
 	if err != nil {
 		return err
 	}
@@ -187,7 +190,7 @@ func (w *world) states(lag int64) error {
 // newRouter is a router over the world, without canary.
 func (w *world) newRouter() (*router.Router, error) {
 	o := router.Options{
-		View: func() router.Snapshot { return w.ix.Snapshot() }, Clock: local.Clock,
+		View: func() router.Snapshot { return w.ix.Snapshot() }, Clock: local.NewDecisionClock().Now,
 		Lease: local.DefaultLease, WatermarkMaxAge: local.DefaultWatermarkMaxAge,
 	}
 	for _, n := range w.names {
