@@ -23,7 +23,7 @@ type remembered struct {
 	// after a restart of the monitor.
 	run        *runFacts
 	lastUptime time.Duration
-	uptimeAt   time.Time
+	uptimeAt   int64 // by the suspend-aware clock; 0: never probed
 }
 
 // judgement says what a new session continues.
@@ -133,9 +133,10 @@ func (p Position) after(o Position) bool {
 
 // sameRun tells whether mysqld has not been restarted between two sessions: the
 // process has the same number, it has counted connections on, and it has been
-// up for at least as long as the time between. A clock that was set back only
-// makes a new epoch.
-func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt time.Time) (bool, string) {
+// up for at least as long as the time between, by a clock that counts what this
+// host slept through: with one that stops, an uptime since a restart meanwhile
+// would be long enough.
+func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt int64) (bool, string) {
 	switch {
 	case was.UUID != now.UUID:
 		return false, "another server_uuid"
@@ -143,11 +144,10 @@ func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt time.Time) (
 		return false, fmt.Sprintf("mysqld was process %d and is %d", was.Process, now.Process)
 	case now.ConnectionID <= was.ConnectionID:
 		return false, "connections are counted from the start again"
+	case uptimeAt == 0:
+		return false, "no probe has told how long mysqld was up"
 	}
-	between := now.AskedAt.Sub(uptimeAt).Truncate(time.Second)
-	if between < 0 {
-		between = 0
-	}
+	between := max(0, time.Duration(now.AskedAt-uptimeAt).Truncate(time.Second))
 	if now.Uptime < lastUptime+between {
 		return false, fmt.Sprintf("mysqld has been up for %s only", now.Uptime)
 	}

@@ -30,10 +30,10 @@ func TestJudge(t *testing.T) {
 				UptimeSeconds: 100, ProbedUnixMicro: now.Add(-10 * time.Second).UnixMicro(),
 			},
 			run:        &runFacts{UUID: mustUUID(t, uuidA), Process: 41, ConnectionID: 20},
-			lastUptime: 100 * time.Second, uptimeAt: now.Add(-10 * time.Second),
+			lastUptime: 100 * time.Second, uptimeAt: int64(50 * time.Second),
 		}
 		return was, &runFacts{
-			UUID: mustUUID(t, uuidA), Process: 41, ConnectionID: 31, Uptime: 110 * time.Second, AskedAt: now,
+			UUID: mustUUID(t, uuidA), Process: 41, ConnectionID: 31, Uptime: 110 * time.Second, AskedAt: int64(60 * time.Second),
 			Executed: mustSet(t, uuidA+":1-12"), Files: files("binlog.000002", "binlog.000003"), LogBin: true,
 		}
 	}
@@ -59,6 +59,9 @@ func TestJudge(t *testing.T) {
 		{"another process", func(_ *remembered, f *runFacts) { f.Process = 42 }, false, true, true},
 		{"same process number, connections from the start", func(_ *remembered, f *runFacts) { f.ConnectionID = 9 }, false, true, true},
 		{"same process number, short uptime", func(_ *remembered, f *runFacts) { f.Uptime = 108 * time.Second }, false, true, true},
+		{"a host that slept for an hour, and a restart meanwhile", func(_ *remembered, f *runFacts) {
+			f.AskedAt, f.Uptime = int64(time.Hour+50*time.Second), 30*time.Minute
+		}, false, true, true},
 		{"follow executed ignores the binlog", func(w *remembered, f *runFacts) { w.state.Follow, f.Files = FollowExecuted, nil }, false, false, false},
 		{"tailer restarted, server not", func(w *remembered, _ *runFacts) { w.run = nil }, false, true, false},
 		{"tailer restarted, server too", func(w *remembered, f *runFacts) { w.run, f.Uptime = nil, 5*time.Second }, false, true, true},

@@ -71,6 +71,10 @@ type MonitorOptions struct {
 	RetryMax       time.Duration // last; 0: 5 s
 	MaxPending     int           // sightings that wait for the stream before the tail is paused; 0: 65536
 	Log            *slog.Logger  // nil: discarded
+	// Clock is a suspend-aware clock in nanoseconds: how long a server was out of
+	// sight must count what this host slept through, or a restart of mysqld
+	// meanwhile passes for the same run. Nil: the process's own, which stops then.
+	Clock func() int64
 
 	backend backend // tests script one; nil: the real server
 }
@@ -91,6 +95,10 @@ func (o *MonitorOptions) defaults() error {
 	}
 	if o.Identities == nil && o.Server.Follow == FollowBinlog {
 		errs = append(errs, errors.New("no Identities, which only follow: executed can do without"))
+	}
+	if o.Clock == nil {
+		began := time.Now()
+		o.Clock = func() int64 { return 1 + int64(time.Since(began)) }
 	}
 	if o.Ticks == nil {
 		o.Ticks = func() []event.RouterTick { return nil }

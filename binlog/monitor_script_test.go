@@ -134,7 +134,7 @@ func (l *scriptLink) run(context.Context) (*runFacts, error) {
 	f := l.s.run
 	f.Executed, f.Purged, f.ConnectionID = l.s.executed, l.s.gone, l.id
 	f.Files = slices.Clone(l.s.run.Files)
-	f.AskedAt, f.ToldAt, f.Uptime = time.Now(), time.Now(), time.Since(l.s.began).Truncate(time.Second)
+	f.Uptime = time.Since(l.s.began).Truncate(time.Second)
 	return &f, nil
 }
 

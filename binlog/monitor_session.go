@@ -25,23 +25,25 @@ type session struct {
 	excluded string      // rules §2.5, printed; empty: not excluded for it
 	exclAt   event.Epoch // the newest epoch at which an acceptance covers it
 
-	last       Probe
-	lastTicks  []event.RouterTick // named by the newest full probe
-	ticksSet   bool
-	probedAt   time.Time // beginning of the newest probe
-	fullAt     time.Time
-	fruitless  int       // waits in a row that proved nothing
-	proved     int       // hinted transactions that the newest proof proved
-	pauseUntil time.Time // no waits before
-	noWait     bool      // the server refuses to wait for GTIDs
-	unsent     bool      // the newest state could not be published
-	wasPrimary bool
-	steered    event.Role // for which the tail was last told to run or not
+	last      Probe
+	lastTicks []event.RouterTick // named by the newest full probe
+	ticksSet  bool
+	probedAt  time.Time // beginning of the newest probe
+	// probedClock is the same by the suspend-aware clock.
+	probedClock int64
+	fullAt      time.Time
+	fruitless   int       // waits in a row that proved nothing
+	proved      int       // hinted transactions that the newest proof proved
+	pauseUntil  time.Time // no waits before
+	noWait      bool      // the server refuses to wait for GTIDs
+	unsent      bool      // the newest state could not be published
+	wasPrimary  bool
+	steered     event.Role // for which the tail was last told to run or not
 
 	// Under the monitor's lock.
 	executed   gtid.Set // of the newest probe
 	uptime     time.Duration
-	uptimeAt   time.Time
+	uptimeAt   int64
 	facts      *serverFacts
 	factsAt    time.Time
 	tables     tableView
@@ -129,10 +131,12 @@ func (m *Monitor) open(ctx context.Context, met bool) (*session, error) {
 func (m *Monitor) admit(ctx context.Context, l link) (*session, error) {
 	ask, cancel := context.WithTimeout(ctx, m.o.Server.queryTimeout())
 	defer cancel()
+	asked := m.o.Clock()
 	run, err := l.run(ask)
 	if err != nil {
 		return nil, err
 	}
+	run.AskedAt = asked
 	if err := m.refuse(run); err != nil {
 		return nil, err
 	}
@@ -440,7 +444,7 @@ const (
 // round makes one probe and publishes what it gives.
 func (s *session) round(ctx context.Context, q probeRequest, ticks []event.RouterTick, asked []request) error {
 	m := s.m
-	s.probedAt = time.Now()
+	s.probedAt, s.probedClock = time.Now(), m.o.Clock()
 	probe, cancel := context.WithTimeout(ctx, m.o.ProbeTimeout+q.Wait)
 	p, err := s.link.probe(probe, q)
 	cancel()
@@ -511,7 +515,7 @@ func (s *session) took(p Probe, q probeRequest, ticks []event.RouterTick) error 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if q.Full {
-		s.uptime, s.uptimeAt = time.Duration(p.UptimeSeconds)*time.Second, s.probedAt
+		s.uptime, s.uptimeAt = time.Duration(p.UptimeSeconds)*time.Second, s.probedClock
 	}
 	grew := !p.Executed.Equal(s.executed)
 	s.executed = p.Executed

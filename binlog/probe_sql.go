@@ -223,16 +223,15 @@ type runFacts struct {
 	Process      int64
 	ConnectionID uint64
 	Uptime       time.Duration
-	// AskedAt and ToldAt are the monitor's own clock before the question and
-	// after the answer.
-	AskedAt, ToldAt time.Time
-	Executed        gtid.Set
-	Purged          gtid.Set
-	GTIDMode        string
-	LogBin          bool
-	LogUpdates      bool
-	Relaxed         bool         // innodb_flush_log_at_trx_commit or sync_binlog is not 1
-	Files           []binlogFile // oldest first; empty without a binlog
+	// AskedAt is the monitor's suspend-aware clock before the question.
+	AskedAt    int64
+	Executed   gtid.Set
+	Purged     gtid.Set
+	GTIDMode   string
+	LogBin     bool
+	LogUpdates bool
+	Relaxed    bool         // innodb_flush_log_at_trx_commit or sync_binlog is not 1
+	Files      []binlogFile // oldest first; empty without a binlog
 	// Mark is that of the file in which the last state known stands; 0: none.
 	Mark fileMark
 }
@@ -261,9 +260,7 @@ func (l *sqlLink) run(ctx context.Context) (*runFacts, error) {
 	if err := refuseVersion(l.cfg.Name, f.Version, f.VersionComment); err != nil {
 		return nil, err
 	}
-	f.AskedAt = time.Now()
 	cols, err := queryRow(ctx, l.conn, runSQL)
-	f.ToldAt = time.Now()
 	if err != nil {
 		return nil, refuseRights(l.cfg, "read the state of", err)
 	}

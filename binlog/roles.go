@@ -181,7 +181,7 @@ func (f *serverFacts) exclusions(primaryLowerCase int, known bool) []string {
 			out = append(out, fmt.Sprintf("channel %q gives GTIDs of its own to anonymous transactions", f.channels[i].name))
 		}
 	}
-	if known && f.lowerCase != primaryLowerCase {
+	if known && (f.lowerCase != 0) != (primaryLowerCase != 0) { // 1 and 2 compare alike
 		out = append(out, fmt.Sprintf("lower_case_table_names is %d here and %d on the primary", f.lowerCase, primaryLowerCase))
 	}
 	return out

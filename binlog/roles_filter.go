@@ -183,7 +183,7 @@ func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinitio
 	v := tableView{printed: r.printed(), names: map[key.Digest]string{}, judged: map[key.Digest]bool{}}
 	name := func(s string) string {
 		if foldNames {
-			return strings.ToLower(s)
+			return key.FoldName(s)
 		}
 		return s
 	}

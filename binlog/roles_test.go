@@ -63,6 +63,10 @@ func TestExclusions(t *testing.T) {
 	if got := f.exclusions(1, true); len(got) != 0 {
 		t.Errorf("got %q for a healthy server", got)
 	}
+	f.lowerCase = 2
+	if got := f.exclusions(1, true); len(got) != 0 {
+		t.Errorf("got %q for a server that compares names as the primary does", got)
+	}
 	f.lowerCase = 0
 	if got := f.exclusions(1, false); len(got) != 0 {
 		t.Errorf("got %q while the primary's is not known", got)

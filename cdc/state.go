@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/cdc/event"
+	"tidegate/cdc/key"
 )
 
 // StatePublisher keeps STATE current: of each subject the newest value is
@@ -76,11 +77,18 @@ func (p *StatePublisher) Publish(_ context.Context, s *event.ServerState) error 
 
 // PublishDefinition makes d the newest definition of its table; it never
 // blocks. After each reconnect all definitions are published again, because an
-// ack is not an fsync.
+// ack is not an fsync. The error says that NATS does not take the definition:
+// then the table is published without it, as a dropped one, so that readers know
+// it no longer by an older definition, and answer no (P3).
 func (p *StatePublisher) PublishDefinition(d *event.TableDefinition) error {
 	data := d.AppendBinary(nil)
 	if limit := p.limit(); len(data) > limit {
 		p.tooLarge.Add(1)
+		stub := &event.TableDefinition{
+			Definition: key.Definition{Schema: d.Schema, Table: d.Table, Version: d.Version, FoldNames: d.FoldNames},
+			Dropped:    true, Engine: d.Engine,
+		}
+		p.put(p.conn.names.schemaSubject(d.Schema, d.Table), stub.AppendBinary(nil), nil)
 		return fmt.Errorf("publish definition of %s.%s: %d bytes, NATS takes %d: raise its max_payload", d.Schema, d.Table, len(data), limit)
 	}
 	p.put(p.conn.names.schemaSubject(d.Schema, d.Table), data, nil)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"tidegate/binlog/gtid"
 	"tidegate/cdc"
 	"tidegate/cdc/event"
@@ -94,6 +96,56 @@ func TestStateTooLarge(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestDefinitionTooLarge: a definition that NATS does not take makes its table
+// unknown, whatever was known of it before, and the stream goes on.
+func TestDefinitionTooLarge(t *testing.T) {
+	srv := natsServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 })
+	o := options(t, t.TempDir())
+	o.URL = srv.ClientURL()
+	c := open(t, o)
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	r := newRecorder()
+	follow(t, c, r)
+	def := func(version key.DefVersion, members int) event.TableDefinition {
+		d := event.TableDefinition{Definition: key.Definition{Schema: "app", Table: "t", Version: version, FoldNames: true}, Engine: "InnoDB"}
+		d.Primary = []key.Column{{Name: "id", Type: key.TypeEnum}}
+		for i := range members {
+			d.Primary[0].Members = append(d.Primary[0].Members, fmt.Sprintf("member %d", i))
+		}
+		return d
+	}
+	known := func(what string, ok func(*event.TableDefinition) bool) {
+		t.Helper()
+		eventually(t, func() (reason string) {
+			r.do(func() {
+				if d := r.defs["app.t"]; d == nil || !ok(d) {
+					reason = fmt.Sprintf("%s: readers know %+v", what, d)
+				}
+			})
+			return reason
+		})
+	}
+	define := func(d event.TableDefinition) {
+		t.Helper()
+		if err := w.Definitions(t.Context(), []event.TableDefinition{d}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	define(def(1, 3))
+	known("small", func(d *event.TableDefinition) bool { return d.Version == 1 && !d.Dropped })
+	define(def(2, 8000))
+	known("too large", func(d *event.TableDefinition) bool { return d.Version == 2 && d.Dropped && d.FoldNames })
+	w.numbered(t, 1, 5)
+	w.stored(t, 5)
+	r.wantAll(t, w)
+	if n := w.Counters().TooLarge; n != 1 {
+		t.Errorf("%d definitions are counted as too large, want 1", n)
+	}
+	define(def(3, 4))
+	known("small again", func(d *event.TableDefinition) bool { return d.Version == 3 && !d.Dropped })
+	w.end(t)
 }
 
 func TestTicks(t *testing.T) {

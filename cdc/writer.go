@@ -142,6 +142,7 @@ type WriterCounters struct {
 	Checkpoints                   uint64
 	AckedSeq                      uint64 // newest sequence known to be stored
 	QueueBytes                    uint64 // waiting now
+	TooLarge                      uint64 // definitions that NATS does not take
 }
 
 // OpenWriter waits until this process is the stream's writer (a standby of a
@@ -250,7 +251,8 @@ func (w *Writer) Hole(ctx context.Context, h *event.Hole) error { return w.enque
 
 // Definitions publishes definitions in STATE, latest wins, and names their
 // versions in WRITES, in their place among the transactions. A dropped table
-// has version 0.
+// has version 0. A definition that is larger than a message makes its table
+// unknown to readers; it is logged and counted.
 func (w *Writer) Definitions(ctx context.Context, defs []event.TableDefinition) error {
 	if len(defs) == 0 {
 		return nil
@@ -261,7 +263,9 @@ func (w *Writer) Definitions(ctx context.Context, defs []event.TableDefinition) 
 		scopes := hasher.Table(defs[i].Schema, defs[i].Table)
 		it.Defs[i] = event.DefRef{Table: scopes.AnyRow, Version: defs[i].Version}
 		if err := w.defs.PublishDefinition(&defs[i]); err != nil {
-			return err
+			// The stream goes on: one table that nobody may ask for is no reason to
+			// withhold all others.
+			w.log.Warn("a table can't be answered for", "table", defs[i].Schema+"."+defs[i].Table, "error", err)
 		}
 	}
 	return w.enqueue(ctx, it)
@@ -338,6 +342,7 @@ func (w *Writer) Counters() WriterCounters {
 	return WriterCounters{
 		Messages: c.messages.Load(), Transactions: c.transactions.Load(), Bytes: c.bytes.Load(), Skipped: c.skipped.Load(),
 		Resyncs: c.resyncs.Load(), Checkpoints: c.checkpoints.Load(), AckedSeq: c.ackedSeq.Load(), QueueBytes: c.queueBytes.Load(),
+		TooLarge: w.defs.Counters().TooLarge,
 	}
 }
 

@@ -32,6 +32,10 @@ type Options struct {
 	// Args are further mysqld options for every server, after the sandbox's
 	// own, so that they win.
 	Args []string
+	// InitArgs are options of every server that the data folder must be
+	// initialised with, such as --lower-case-table-names=1. Each choice has a
+	// template of its own in the cache.
+	InitArgs []string
 	// PerServer are options for single servers, by name.
 	PerServer map[string]ServerOptions
 }
@@ -127,7 +131,7 @@ func (c *Cluster) start(ctx context.Context, opts Options) error {
 	if c.guard, err = newGuard(); err != nil {
 		return err
 	}
-	if c.template, err = template(ctx, c.MySQL, c.guard, opts.Provisioning); err != nil {
+	if c.template, err = template(ctx, c.MySQL, c.guard, opts.Provisioning, opts.InitArgs); err != nil {
 		return err
 	}
 	if err := c.makeDir(opts.Dir); err != nil {

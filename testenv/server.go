@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -45,7 +46,7 @@ func (c *Cluster) newServer(i int, opts Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{c: c, name: name, index: i, dir: filepath.Join(c.dir, name), port: p, opts: opts.PerServer[name]}
-	s.args = append(append([]string(nil), opts.Args...), s.opts.Args...)
+	s.args = slices.Concat(opts.InitArgs, opts.Args, s.opts.Args)
 	s.readOnly = i > 0 && !opts.Independent && !s.opts.Writable
 	s.socket = filepath.Join(s.dir, "sock")
 	if len(s.socket) > maxSocketPath {

@@ -27,15 +27,15 @@ func initArgs() []string {
 }
 
 // template returns the folder of an initialised data folder for m, from the
-// cache or made now. It is read-only for its users.
-func template(ctx context.Context, m *MySQL, g *guard, p Provisioning) (string, error) {
+// cache or made now; more are options that it is initialised with besides. It is read-only for its users.
+func template(ctx context.Context, m *MySQL, g *guard, p Provisioning, more []string) (string, error) {
 	cache, err := p.cacheDir()
 	if err != nil {
 		return "", err
 	}
-	sql := accountsSQL()
+	sql, args := accountsSQL(), append(initArgs(), more...)
 	digest := sha256.New()
-	fmt.Fprintln(digest, m.Version, m.path, strings.Join(initArgs(), " "), sql)
+	fmt.Fprintln(digest, m.Version, m.path, strings.Join(args, " "), sql)
 	if m.root != nil {
 		fmt.Fprintln(digest, strings.Join(m.root.Packages, " "))
 	}
@@ -55,7 +55,7 @@ func template(ctx context.Context, m *MySQL, g *guard, p Provisioning) (string, 
 	if p.Progress != nil {
 		p.Progress("initialise a data folder", 0, 1)
 	}
-	if err := initialise(ctx, m, g, cache, name, sql); err != nil {
+	if err := initialise(ctx, m, g, cache, name, sql, args); err != nil {
 		return "", fmt.Errorf("initialise a data folder for MySQL %s: %w", m.Version, err)
 	}
 	if p.Progress != nil {
@@ -64,7 +64,7 @@ func template(ctx context.Context, m *MySQL, g *guard, p Provisioning) (string, 
 	return dir, nil
 }
 
-func initialise(ctx context.Context, m *MySQL, g *guard, cache, name, sql string) error {
+func initialise(ctx context.Context, m *MySQL, g *guard, cache, name, sql string, args []string) error {
 	work := filepath.Join(cache, "work", name)
 	if err := os.RemoveAll(work); err != nil { // left by a process that died
 		return err
@@ -77,7 +77,7 @@ func initialise(ctx context.Context, m *MySQL, g *guard, cache, name, sql string
 	if err := os.WriteFile(initFile, []byte(sql), 0o644); err != nil {
 		return err
 	}
-	argv := m.command(append(initArgs(), "--datadir="+data, "--init-file="+initFile)...)
+	argv := m.command(append(args, "--datadir="+data, "--init-file="+initFile)...)
 	p, err := startRun(g, argv, nil, work, logFile)
 	if err != nil {
 		return err

@@ -33,6 +33,15 @@ func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
 	})
 }
 
+// Accept records what an operator accepted. A table may be named in any way in
+// which the primary would find it.
+func (d *Daemon) Accept(ctx context.Context, a serve.Acceptance) error {
+	if schema, table, err := key.ParseTable(a.Table); err == nil && d.Router.Index().Snapshot().FoldNames() {
+		a.Table = string(key.AppendTable(nil, key.FoldName(schema), key.FoldName(table)))
+	}
+	return Accept(ctx, d.Conn, a)
+}
+
 // acceptable tells whether the server's state has what is to be accepted; an
 // acceptance that changes nothing is a mistake that the operator should hear of.
 func acceptable(s *event.ServerState, a serve.Acceptance) error {

@@ -90,7 +90,8 @@ func (c *canary) run(ctx context.Context) error {
 // waits until the index is known to have every write that the primary's answer
 // can have shown; only then is "no newer write of the key" a fact.
 func (c *canary) judge(ctx context.Context, x *router.CanaryCheck) error {
-	def, ok := c.d.Router.Index().Snapshot().Definition(x.Key.Schema, x.Key.Table)
+	snap := c.d.Router.Index().Snapshot()
+	def, ok := snap.Definition(x.Key.FoldedNames(snap.FoldNames()))
 	replica, primary := c.dbs[x.Server], c.dbs[x.Primary]
 	if !ok || replica == nil || primary == nil || x.Server == x.Primary {
 		c.inconclusive.Add(1)

@@ -146,7 +146,7 @@ func (d *Daemon) openServe(ctx context.Context, o Options) error {
 	}
 	so := serve.Options{
 		Router: d.Router.Router(), HTTPAddr: listenAddr(cfg.Listen.HTTP), RESPAddr: listenAddr(cfg.Listen.RESP),
-		Acceptor: func(ctx context.Context, a serve.Acceptance) error { return Accept(ctx, d.Conn, a) },
+		Acceptor: d.Accept,
 		Observer: o.Observer, Version: o.Version, Limits: serve.Limits{Conns: cfg.Listen.MaxConn}, Log: d.log,
 	}
 	if so.Auth, err = auth(cfg); err != nil {

@@ -25,6 +25,7 @@ type settings struct {
 	nats    string // URL; empty: embedded
 	http    string // address of the HTTP API; empty: off
 	keys    string // default "app.posts: [author_id]"
+	canary  string // default "{one_in: 0}"
 	more    string // further lines of the file
 }
 
@@ -45,13 +46,19 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, ctx: testenvtest.Context(t, testTimeout), c: servers, dir: t.TempDir()}
 	t.Cleanup(func() { w.heal() })
+	w.makeTable()
+	return w
+}
+
+// makeTable makes app.posts as the load wants it.
+func (w *world) makeTable() {
+	w.t.Helper()
 	query := "DROP TABLE IF EXISTS app.posts; CREATE TABLE app.posts (id INT PRIMARY KEY, author_id INT NOT NULL, v BIGINT NOT NULL, body VARCHAR(200), KEY (author_id))"
 	for id := range loadRows {
 		query += fmt.Sprintf("; INSERT INTO app.posts (id, author_id, v) VALUES (%d, %d, 0)", id+1, (id+1)%loadAuthors)
 	}
 	w.must(w.c.Primary().Exec(w.ctx, query))
 	w.must(w.c.WaitInSync(w.ctx))
-	return w
 }
 
 func (w *world) must(err error) {
@@ -70,7 +77,7 @@ func (w *world) configText(s settings) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster: %s\ndata_dir: %q\n", or(s.cluster, "test"), or(s.dir, filepath.Join(w.dir, "data")))
-	fmt.Fprintf(&b, "listen: {http: %q, resp: \"off\"}\nkeys: {%s}\ncanary: {one_in: 0}\n", or(s.http, "off"), or(s.keys, "app.posts: [author_id]"))
+	fmt.Fprintf(&b, "listen: {http: %q, resp: \"off\"}\nkeys: {%s}\ncanary: %s\n", or(s.http, "off"), or(s.keys, "app.posts: [author_id]"), or(s.canary, "{one_in: 0}"))
 	fmt.Fprintf(&b, "nats: {url: %q, max_bytes: 64MiB}\n%sservers:\n", s.nats, s.more)
 	for _, m := range w.c.Servers() {
 		fmt.Fprintf(&b, "  - {name: %s, addr: %q, user: %s, password: %s}\n", m.Name(), m.Addr(), testenv.TidegateUser, testenv.TidegatePassword)

@@ -46,6 +46,7 @@ func collectTailing(s sink, c tailing.Counters) {
 	s.counter("cdc_writer_skipped_total", "Transactions that the stream had already.", float64(w.Skipped))
 	s.counter("cdc_writer_resyncs_total", "Times the stream was asked what is in it.", float64(w.Resyncs))
 	s.counter("cdc_writer_checkpoints_total", "Checkpoints written.", float64(w.Checkpoints))
+	s.counter("cdc_writer_definitions_too_large_total", "Definitions of tables that NATS does not take; nobody may ask for these tables.", float64(w.TooLarge))
 	s.gauge("cdc_writer_queue_bytes", "Waiting to be written.", float64(w.QueueBytes))
 }
 

@@ -21,7 +21,10 @@ const everything = "*"
 type accepts struct {
 	conn   *cdc.Conn
 	hasher key.Hasher
-	log    *slog.Logger
+	// folds tells how the announced primary compares names. Until it is known an
+	// acceptance of a name in capitals may not be found: a needless no.
+	folds func() bool
+	log   *slog.Logger
 
 	mu       sync.Mutex
 	byServer map[string][]binlog.Acceptance
@@ -53,7 +56,7 @@ func (a *accepts) run(ctx context.Context) error {
 }
 
 func (a *accepts) take(list []cdc.Acceptance) {
-	by := map[string][]binlog.Acceptance{}
+	by, fold := map[string][]binlog.Acceptance{}, a.folds()
 	for _, x := range list {
 		b := binlog.Acceptance{DataSet: x.DataSet, GTIDs: x.GTIDs, Restart: x.Restart, Epoch: x.Epoch, Executed: x.Executed}
 		switch x.Table {
@@ -64,6 +67,9 @@ func (a *accepts) take(list []cdc.Acceptance) {
 			schema, table, err := key.ParseTable(x.Table)
 			if err != nil {
 				continue // written by another version; not understood is not accepted
+			}
+			if fold {
+				schema, table = key.FoldName(schema), key.FoldName(table)
 			}
 			scopes := a.hasher.Table(schema, table)
 			b.Table = scopes.AnyRow

@@ -86,6 +86,7 @@ func New(o Options) (*Tailing, error) {
 	}
 	t.lead = &lead{t: t, log: o.Log, wake: make(chan struct{}, 1), leader: cdc.NewLeaderObserver(o.Conn)}
 	t.view = newView(t)
+	t.accepts.folds = func() bool { fold, _ := t.view.primaryNames(); return fold != 0 }
 	t.own = cdc.NewTicks(o.Conn, cdc.TickOptions{Interval: ownTick, Clock: o.Clock, Sent: t.view.ticked})
 	t.view.incarnation = t.own.Incarnation()
 	for _, cfg := range o.Servers {
