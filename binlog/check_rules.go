@@ -43,7 +43,7 @@ func (in *Inspection) Findings() []Finding {
 func (in *Inspection) checkGTIDs(f *findings) {
 	if mode := in.vars["gtid_mode"]; mode != "ON" {
 		f.add(Broken, "gtid_mode is "+mode, "what has no GTID can't be confirmed; the primary's watermark stops (P1, P2)",
-			"SET PERSIST enforce_gtid_consistency = ON; SET PERSIST gtid_mode = OFF_PERMISSIVE; SET PERSIST gtid_mode = ON_PERMISSIVE; SET PERSIST gtid_mode = ON")
+			gtidModeSteps(mode))
 	}
 	if v := in.vars["enforce_gtid_consistency"]; v != "ON" && v != "1" {
 		f.add(Broken, "enforce_gtid_consistency is "+v, "gtid_mode=ON needs it (P1)", "SET PERSIST enforce_gtid_consistency = ON")
@@ -51,6 +51,17 @@ func (in *Inspection) checkGTIDs(f *findings) {
 	if !in.on("performance_schema") {
 		f.add(Warning, "performance_schema is OFF", "channels and runs are read from it; without it roles stay unknown (P3)", "start mysqld with performance-schema=ON")
 	}
+}
+
+// gtidModeSteps are the steps from a mode to ON: MySQL goes one at a time, and
+// refuses OFF_PERMISSIVE to a replica that uses auto-position.
+func gtidModeSteps(mode string) string {
+	sql := "SET PERSIST enforce_gtid_consistency = ON"
+	modes := []string{"OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"}
+	for _, m := range modes[slices.Index(modes, mode)+1:] {
+		sql += "; SET PERSIST gtid_mode = " + m
+	}
+	return sql
 }
 
 func (in *Inspection) checkBinlog(f *findings) {

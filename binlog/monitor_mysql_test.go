@@ -280,7 +280,7 @@ func errantTransactions(t *testing.T, c *testenv.Cluster) {
 	must(t, b.Exec(t.Context(), "SET GLOBAL super_read_only = OFF; INSERT INTO app.other (id, v) VALUES (1000000, 1); SET GLOBAL super_read_only = ON"))
 	st = w.wait("tainted", func(st *event.ServerState) bool { return len(st.Taints) > 0 })
 	x := st.Taints[len(st.Taints)-1]
-	if x.All || x.Table != testHasher.Table("app", "other").AnyRow || x.GTID.UUID != st.UUID {
+	if x.All || x.Table != testHasher.Table("app", "other").AnyRow || x.Name != "app.other" || x.GTID.UUID != st.UUID {
 		t.Errorf("taint %+v", x)
 	}
 	// Neither holds up what the primary writes.

@@ -47,6 +47,9 @@ func (s *session) compose() *event.ServerState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.acceptLocked(accepted)
+	// A table that was tainted since the last look at tables: an operator who
+	// would accept it has to know which.
+	m.tr.nameTaints(s.tables.names)
 	facts := s.facts
 	if time.Since(s.factsAt) > factsMaxAge {
 		facts = nil

@@ -21,9 +21,11 @@ func benchCommand() *cobra.Command {
 		Long: `Measures the rows ` + strings.Join(bench.Rows(), ", ") + `
 on this machine, with real MySQL servers and a real Redis in a sandbox (fetched
 into the cache folder the first time). Figures are comparable as ratios within
-one run; give it a machine that does nothing else. All rows take about ten
+one run; give it a machine that does nothing else. All rows take some twelve
 minutes, with --quick less than two. testenv/BENCHMARKS.md describes the method.`,
-		Args: cobra.NoArgs,
+		Example: `  tidegate bench --quick
+  tidegate bench --only decide,resp --json`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			self, err := os.Executable()
 			if err != nil {
@@ -32,6 +34,9 @@ minutes, with --quick less than two. testenv/BENCHMARKS.md describes the method.
 			o.Self, o.Progress = []string{self, bench.ChildCommand}, os.Stderr
 			if verbose {
 				o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+			}
+			if err := o.Validate(); err != nil {
+				return usage(err)
 			}
 			// A row that can't be measured takes nothing from the others.
 			figures, err := bench.Run(cmd.Context(), o)
@@ -43,8 +48,8 @@ minutes, with --quick less than two. testenv/BENCHMARKS.md describes the method.
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print an array of JSON objects instead of a table")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "fewer and shorter rounds: tells whether it works, not how fast it is")
-	c.Flags().StringSliceVar(&o.Only, "only", nil, "measure these rows only (comma separated)")
-	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of each row's measured process into this folder")
+	c.Flags().StringSliceVar(&o.Only, "only", nil, "measure these `ROWS` only (comma separated); default: all")
+	c.Flags().StringVar(&o.Profile, "profile", "", "write a CPU profile of each row's measured process into `FOLDER`; default: none")
 	c.Flags().BoolVar(&verbose, "verbose", false, "show the logs of the measured parts in this process")
 	return c
 }

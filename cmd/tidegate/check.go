@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,9 +36,10 @@ func checkCommand() *cobra.Command {
 		Long: `Reads settings, privileges, replication and tables of every configured server
 and prints what breaks or weakens a promise, why, and what mends it. It changes
 nothing. The exit code is 1 when a server can not be used as it is.`,
-		Args: cobra.NoArgs,
+		Example: `  tidegate check -c tidegate.yaml`,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(file, os.LookupEnv)
+			cfg, err := loadConfig(file)
 			if err != nil {
 				return err
 			}
@@ -50,8 +50,8 @@ nothing. The exit code is 1 when a server can not be used as it is.`,
 			return printFindings(cmd.OutOrStdout(), findings, len(cfg.Servers), asJSON)
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "tidegate.yaml", "configuration file")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	addConfig(c, &file)
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON array of the findings instead of text")
 	return c
 }
 
@@ -120,7 +120,7 @@ func printFindings(w io.Writer, findings []checkFinding, servers int, asJSON boo
 		fmt.Fprintf(w, "%d server(s), %d finding(s), %d of them broken\n", servers, len(findings), broken)
 	}
 	if broken > 0 {
-		return exitError(1)
+		return errFound
 	}
 	return nil
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -16,29 +14,34 @@ func configCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config (--example | --reference | -c FILE)",
 		Short: "Print an example configuration or the reference, or check a file",
-		Args:  cobra.NoArgs,
+		Long: `Prints a configuration to start from, or every key with its form, default and
+bounds, or says everything that is wrong with a file, by line. No server is
+asked: that is what check does.`,
+		Example: `  tidegate config --example > tidegate.yaml
+  tidegate config -c tidegate.yaml`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := exactlyOne(cmd, "example", "reference", "config"); err != nil {
+				return err
+			}
 			out := cmd.OutOrStdout()
 			switch {
 			case example:
 				fmt.Fprint(out, config.Example())
 			case reference:
 				fmt.Fprint(out, config.Reference())
-			case file != "":
-				cfg, err := config.Load(file, os.LookupEnv)
+			default:
+				cfg, err := loadConfig(file)
 				if err != nil {
 					return err
 				}
 				fmt.Fprintf(out, "%s: ok: cluster %s, %d servers\n", file, cfg.Cluster, len(cfg.Servers))
-			default:
-				return errors.New("config: one of --example, --reference, -c FILE is needed")
 			}
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&example, "example", false, "print a configuration file to start from")
 	c.Flags().BoolVar(&reference, "reference", false, "print every key with form, default and bounds (Markdown)")
-	c.Flags().StringVarP(&file, "config", "c", "", "check this file and say everything that is wrong with it")
-	c.MarkFlagsMutuallyExclusive("example", "reference", "config")
+	c.Flags().StringVarP(&file, "config", "c", "", "check this `FILE` and say everything that is wrong with it")
 	return c
 }

@@ -12,6 +12,9 @@ import (
 	"tidegate/cmd/internal/demo"
 )
 
+// maxSeconds bounds how long a command may be told to run: a day.
+const maxSeconds = 86400
+
 func demoCommand() *cobra.Command {
 	var seconds float64
 	var seed uint64
@@ -26,21 +29,19 @@ the same keys on the same servers at the same moments: any replica, the primary
 for five seconds after a write, and Tidegate. Ctrl-C ends it; nothing stays
 behind but the cache. The exit code is 1 when a read was stale where Tidegate
 had sent it.`,
-		Args: cobra.NoArgs,
+		Example: `  tidegate demo
+  tidegate demo --seconds 60 --json`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if seconds < 0 || seconds > 86400 {
-				return fmt.Errorf("demo: --seconds is %g, it must be 0 to 86400", seconds)
+			if err := inRange(cmd, "seconds", seconds, 0, maxSeconds); err != nil {
+				return err
 			}
 			res, err := demo.Run(cmd.Context(), demo.Options{
 				Length: time.Duration(seconds * float64(time.Second)), Seed: seed, Out: os.Stderr,
 			})
 			var stale *demo.StaleError
-			switch {
-			case errors.Is(err, demo.ErrNotBegun) && !asJSON:
-				fmt.Fprintln(os.Stderr, "tidegate demo:", err)
-				return nil
-			case err != nil && !errors.As(err, &stale):
-				return err
+			if err != nil && !errors.As(err, &stale) {
+				return fmt.Errorf("demo: %w", err)
 			}
 			if asJSON {
 				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(res), err)
@@ -51,8 +52,8 @@ had sent it.`,
 			return err
 		},
 	}
-	c.Flags().Float64Var(&seconds, "seconds", 0, "how long the workload runs; 0: until Ctrl-C")
-	c.Flags().Uint64Var(&seed, "seed", 0, "where the random choices come from; 0: a random seed, which is printed")
+	c.Flags().Float64Var(&seconds, "seconds", 0, "how many `SECONDS` the workload runs; 0: until Ctrl-C")
+	c.Flags().Uint64Var(&seed, "seed", 0, "`NUMBER` that the random choices come from; 0: a random one, which is printed")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON on standard output at the end, and all else on standard error")
 	return c
 }

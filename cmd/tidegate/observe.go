@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -35,14 +34,18 @@ func observeCommand() *cobra.Command {
 At the end (after --seconds, or at Ctrl-C) it prints how many of them were stale,
 and how many went to the primary although a replica would have shown the same.
 "at" is when it was read (RFC 3339, or milliseconds since 1970), at most 10 s ago.`,
-		Args: cobra.NoArgs,
+		Example: `  tidegate observe -c tidegate.yaml --seconds 3600`,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if seconds < 0 {
-				return fmt.Errorf("observe: --seconds is %d, it must not be negative", seconds)
+			if err := inRange(cmd, "seconds", seconds, 0, maxSeconds); err != nil {
+				return err
 			}
-			cfg, err := config.Load(file, os.LookupEnv)
+			cfg, err := loadConfig(file)
 			if err != nil {
 				return err
+			}
+			if cfg.Listen.HTTP == "off" {
+				return usagef("%s: observe: listen.http is off, so nobody could report", file)
 			}
 			ctx := cmd.Context()
 			if seconds > 0 {
@@ -53,9 +56,9 @@ and how many went to the primary although a replica would have shown the same.
 			return runObserve(ctx, cmd.OutOrStdout(), cfg, asJSON)
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "tidegate.yaml", "configuration file")
-	c.Flags().IntVar(&seconds, "seconds", 0, "stop after so many seconds; 0: at Ctrl-C")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of a table")
+	addConfig(c, &file)
+	c.Flags().IntVar(&seconds, "seconds", 0, "stop after so many `SECONDS`; 0: at Ctrl-C")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the totals as one line of JSON instead of a table")
 	return c
 }
 
@@ -75,9 +78,6 @@ func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON b
 			err = closeErr
 		}
 	}()
-	if d.Server == nil || d.Server.HTTPAddr() == nil {
-		return fmt.Errorf("observe: listen.http is off, so nobody could report")
-	}
 	log.Info("taking reports", "url", "http://"+d.Server.HTTPAddr().String()+"/v1/observe")
 	watching := make(chan error, 1)
 	go func() { watching <- watch.Run(ctx) }()

@@ -16,21 +16,24 @@ import (
 )
 
 // daemonCommand makes run, tail and serve: one program with other parts.
-func daemonCommand(use, short, long string, parts daemon.Parts) *cobra.Command {
+func daemonCommand(use, short, long, example string, parts daemon.Parts) *cobra.Command {
 	var file string
 	c := &cobra.Command{
-		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
+		Use: use, Short: short, Long: long, Example: example, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(file, os.LookupEnv)
+			cfg, err := loadConfig(file)
 			if err != nil {
 				return err
+			}
+			if err := daemon.Check(cfg, parts); err != nil {
+				return usage(fmt.Errorf("%s: %w", file, err))
 			}
 			return runDaemon(cmd.Context(), cfg, parts)
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "tidegate.yaml", "configuration file")
+	addConfig(c, &file)
 	if parts.Tail && !parts.Serve {
-		c.Flags().StringArrayVar(&parts.Only, "server", nil, "watch only this server (may be given more than once); default: all of the configuration")
+		c.Flags().StringArrayVar(&parts.Only, "server", nil, "watch only the server of this `NAME` (may be given more than once); default: all of the configuration")
 	}
 	return c
 }
@@ -38,7 +41,9 @@ func daemonCommand(use, short, long string, parts daemon.Parts) *cobra.Command {
 func runCommand() *cobra.Command {
 	return daemonCommand("run -c FILE", "Follow the servers and answer, in one process",
 		`Watches every configured server, writes the stream and answers over HTTP and
-RESP. With an empty nats.url the stream lives inside this process.`,
+RESP. With an empty nats.url the stream lives inside this process. It ends at
+Ctrl-C or SIGTERM; what it keeps is in data_dir.`,
+		`  tidegate run -c tidegate.yaml`,
 		daemon.Parts{Tail: true, Serve: true})
 }
 
@@ -47,6 +52,7 @@ func tailCommand() *cobra.Command {
 		`Watches the configured servers (or those named by --server) and writes the
 stream of the primary among them into NATS. Run two for each server: one
 writes, the other takes over within seconds.`,
+		`  tidegate tail -c tidegate.yaml --server a`,
 		daemon.Parts{Tail: true})
 }
 
@@ -54,6 +60,7 @@ func serveCommand() *cobra.Command {
 	return daemonCommand("serve -c FILE", "Answer from the stream, without touching MySQL",
 		`Follows the stream that tailers write into NATS and answers over HTTP and RESP.
 Run as many as you like, beside the applications.`,
+		`  tidegate serve -c tidegate.yaml`,
 		daemon.Parts{Serve: true})
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,10 +32,12 @@ func sandboxCommand() *cobra.Command {
 cache folder the first time; no root is needed), prints a configuration that
 fits them, and keeps them running until Ctrl-C. Nothing stays behind but the
 cache, and what --dir names.`,
-		Args: cobra.NoArgs,
+		Example: `  tidegate sandbox > tidegate.yaml &
+  tidegate run -c tidegate.yaml`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if replicas < 0 || replicas > 25 {
-				return fmt.Errorf("sandbox: --replicas is %d, it must be 0 to 25", replicas)
+			if err := inRange(cmd, "replicas", replicas, 0, 25); err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			bar := progress.New(os.Stderr)
@@ -43,8 +46,13 @@ cache, and what --dir names.`,
 				Servers:      replicas + 1, Chain: chain, Dir: dir,
 			})
 			bar.Done()
+			if ctx.Err() != nil {
+				// Told to end before there was anything: why the start broke off
+				// says nothing more.
+				return errors.Join(errEarly, closeIfOpen(servers))
+			}
 			if err != nil {
-				return err
+				return fmt.Errorf("sandbox: %w", err)
 			}
 			if asJSON {
 				err = printSandboxJSON(cmd.OutOrStdout(), servers)
@@ -60,11 +68,21 @@ cache, and what --dir names.`,
 			return err
 		},
 	}
-	c.Flags().IntVar(&replicas, "replicas", 2, "how many replicas")
+	c.Flags().IntVar(&replicas, "replicas", 2, "`NUMBER` of replicas, 0 to 25")
 	c.Flags().BoolVar(&chain, "chain", false, "each replica follows the one before it instead of the primary")
-	c.Flags().StringVar(&dir, "dir", "", "keep the servers' folders here (default: a temporary folder, removed at the end)")
+	c.Flags().StringVar(&dir, "dir", "", "keep the servers' folders in `FOLDER` (default: a temporary folder, removed at the end)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of a configuration")
 	return c
+}
+
+// errEarly: a signal came before the servers were up.
+var errEarly = errors.New("sandbox: ended before the servers were up")
+
+func closeIfOpen(c *testenv.Cluster) error {
+	if c == nil {
+		return nil
+	}
+	return c.Close()
 }
 
 func printSandboxJSON(w io.Writer, c *testenv.Cluster) error {

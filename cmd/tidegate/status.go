@@ -13,33 +13,37 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/cmd/internal/api"
-	"tidegate/cmd/internal/config"
 )
 
 // routerFlags say which router a command asks.
 type routerFlags struct{ file, addr, token string }
 
 func (f *routerFlags) add(c *cobra.Command) {
-	c.Flags().StringVarP(&f.file, "config", "c", "tidegate.yaml", "configuration file: the router is asked at its listen.http")
-	c.Flags().StringVar(&f.addr, "addr", "", "host:port or URL of a router, instead of the configuration's")
-	c.Flags().StringVar(&f.token, "token", os.Getenv("TIDEGATE_TOKEN"), "bearer token; default: $TIDEGATE_TOKEN")
+	c.Flags().StringVarP(&f.file, "config", "c", "tidegate.yaml", "configuration `FILE`: the router is asked at its listen.http")
+	c.Flags().StringVar(&f.addr, "addr", "", "`HOST:PORT` or URL of a router, instead of the configuration's")
+	// Not the flag's default value: --help prints those.
+	c.Flags().StringVar(&f.token, "token", "", "bearer `TOKEN`; default: $TIDEGATE_TOKEN, which other users do not see")
 }
 
 func (f *routerFlags) client() (*api.Client, error) {
-	addr := f.addr
+	addr, token := f.addr, f.token
+	if token == "" {
+		token = os.Getenv("TIDEGATE_TOKEN")
+	}
 	if addr == "" {
-		cfg, err := config.Load(f.file, os.LookupEnv)
+		cfg, err := loadConfig(f.file)
 		if err != nil {
 			return nil, err
 		}
 		if addr = cfg.Listen.HTTP; addr == "off" {
-			return nil, fmt.Errorf("%s has listen.http off: name a router by --addr", f.file)
+			return nil, usagef("%s has listen.http off: name a router by --addr", f.file)
 		}
 		if cfg.Listen.TLS.CertFile != "" {
 			addr = "https://" + addr
 		}
 	}
-	return api.New(addr, f.token), nil
+	client, err := api.New(addr, token)
+	return client, usage(err)
 }
 
 // statusServer is what status shows of GET /v1/servers.
@@ -74,8 +78,16 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [-c FILE | --addr HOST:PORT]",
 		Short: "Show what a running router knows of each server, and why",
-		Args:  cobra.NoArgs,
+		Long: `Asks a running router (run or serve) and prints a line for each server: its role
+and epoch, how many transactions it is behind in applying and in receiving, how
+stale it is, whether it may be read, and why not.`,
+		Example: `  tidegate status -c tidegate.yaml --watch 1s
+  tidegate status --addr 127.0.0.1:7400 --json`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if watch < 0 {
+				return usagef("%s: --watch is %v, it must not be negative", cmd.CommandPath(), watch)
+			}
 			client, err := flags.client()
 			if err != nil {
 				return err
@@ -102,8 +114,8 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	flags.add(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print the router's own JSON")
-	c.Flags().DurationVar(&watch, "watch", 0, "print again every so often, e.g. 1s")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the router's own JSON (with --watch: each time a line)")
+	c.Flags().DurationVar(&watch, "watch", 0, "print again after each `DURATION`, e.g. 1s; 0: print once")
 	return c
 }
 
@@ -132,6 +144,9 @@ func printStatus(w io.Writer, raw json.RawMessage) error {
 			}
 		}
 		for _, table := range v.Tainted {
+			if table == "" {
+				table = "a table that is not named yet"
+			}
 			why += "; tainted: " + table
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, role, orDash(v.Epoch), whole(v.Behind), whole(v.Transfer), ms(v.StalenessMS), why, short(orDash(v.Confirmed)))
@@ -183,13 +198,13 @@ func acceptCommand() *cobra.Command {
 It is kept with author and reason, holds for the server's present data set only,
 and does not cover anything that happens later. Wrong words here are wrong
 answers to readers: when in doubt, rebuild the server.`,
-		Args: cobra.NoArgs,
+		Example: `  tidegate accept --server b --table app.posts --reason "compared by hand"`,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if server == "" {
-				return fmt.Errorf("accept: --server is required")
+				return usagef("accept: --server is required")
 			}
-			client, err := flags.client()
-			if err != nil {
+			if err := exactlyOne(cmd, "table", "gtids", "restart"); err != nil {
 				return err
 			}
 			in := map[string]any{"author": author, "reason": reason}
@@ -201,7 +216,11 @@ answers to readers: when in doubt, rebuild the server.`,
 			case restart:
 				in["restart"] = true
 			default:
-				return fmt.Errorf("accept: one of --table, --gtids, --restart is required")
+				return usagef("accept: what is accepted is empty")
+			}
+			client, err := flags.client()
+			if err != nil {
+				return err
 			}
 			if err := client.Post(cmd.Context(), "/v1/servers/"+url.PathEscape(server)+"/accept", in, nil); err != nil {
 				return err
@@ -211,13 +230,12 @@ answers to readers: when in doubt, rebuild the server.`,
 		},
 	}
 	flags.add(c)
-	c.Flags().StringVar(&server, "server", "", "the server, by its configured name")
-	c.Flags().StringVar(&table, "table", "", "schema.table whose taint is accepted; *: the server as a whole")
-	c.Flags().StringVar(&gtids, "gtids", "", "set of GTIDs that is accepted")
+	c.Flags().StringVar(&server, "server", "", "the server's configured `NAME`; required")
+	c.Flags().StringVar(&table, "table", "", "schema.`TABLE` whose taint is accepted; *: the server as a whole")
+	c.Flags().StringVar(&gtids, "gtids", "", "`SET` of GTIDs that is accepted")
 	c.Flags().BoolVar(&restart, "restart", false, "accept an unclean restart")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	c.Flags().StringVar(&author, "author", defaultAuthor(), "who, for the record")
-	c.MarkFlagsMutuallyExclusive("table", "gtids", "restart")
+	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
+	c.Flags().StringVar(&author, "author", defaultAuthor(), "`WHO`, for the record")
 	return c
 }
 

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,16 +37,26 @@ The history stays in a file; "tidegate torture replay FILE" judges it again.
 
 Faults:
 ` + faultList(),
-		Args: cobra.NoArgs,
+		Example: `  tidegate torture --seconds 300 --seed 7
+  tidegate torture --router hints --faults none`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if seconds < 1 || seconds > 86400 {
-				return fmt.Errorf("torture: --seconds is %d, it must be 1 to 86400", seconds)
+			err := errors.Join(
+				inRange(cmd, "seconds", seconds, 1, maxSeconds),
+				inRange(cmd, "replicas", replicas, 2, 8),
+				inRange(cmd, "sessions", sessions, 1, 256),
+				usage(torture.Check(o.Router, o.Faults)),
+			)
+			if o.After <= 0 {
+				err = errors.Join(err, usagef("%s: --after is %v, it must be positive", cmd.CommandPath(), o.After))
 			}
-			if replicas < 2 || replicas > 8 {
-				return fmt.Errorf("torture: --replicas is %d, it must be 2 to 8", replicas)
+			if o.History != "" {
+				if _, statErr := os.Stat(filepath.Dir(o.History)); statErr != nil {
+					err = errors.Join(err, usagef("%s: --history: %w", cmd.CommandPath(), statErr))
+				}
 			}
-			if !slices.Contains(torture.Routers(), o.Router) {
-				return fmt.Errorf("torture: --router is %q, it must be one of %s", o.Router, strings.Join(torture.Routers(), ", "))
+			if err != nil {
+				return err
 			}
 			o.Duration, o.Sessions, o.Replicas = time.Duration(seconds)*time.Second, sessions, replicas
 			if !cmd.Flags().Changed("seed") {
@@ -72,15 +82,15 @@ Faults:
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&seconds, "seconds", 60, "how long sessions run; a fault that has still to strike makes it longer")
-	f.StringVar(&o.Faults, "faults", "all", `"none", "all", or names with commas`)
-	f.StringVar(&o.Router, "router", "real", strings.Join(torture.Routers(), ", "))
-	f.IntVar(&sessions, "sessions", 12, "sessions at once")
-	f.IntVar(&replicas, "replicas", 2, "replicas of the sandbox")
-	f.Uint64Var(&o.Seed, "seed", 0, "seed of all choices; default: a random one, which is printed")
-	f.DurationVar(&o.After, "after", 5*time.Second, "peace after each fault")
-	f.StringVar(&o.History, "history", "", "file for the history; default: one in the temporary folder")
-	f.BoolVar(&asJSON, "json", false, "print one line of JSON")
+	f.IntVar(&seconds, "seconds", 60, "how many `SECONDS` sessions run; a fault that has still to strike makes it longer")
+	f.StringVar(&o.Faults, "faults", "all", "`NAMES` with commas, or none, or all")
+	f.StringVar(&o.Router, "router", "real", "`ROUTER` to torture: "+strings.Join(torture.Routers(), ", "))
+	f.IntVar(&sessions, "sessions", 12, "`NUMBER` of sessions at once, 1 to 256")
+	f.IntVar(&replicas, "replicas", 2, "`NUMBER` of replicas of the sandbox, 2 to 8")
+	f.Uint64Var(&o.Seed, "seed", 0, "`NUMBER` that all choices come from; default: a random one, which is printed")
+	f.DurationVar(&o.After, "after", 5*time.Second, "`DURATION` of peace after each fault")
+	f.StringVar(&o.History, "history", "", "`FILE` for the history; default: one in the temporary folder")
+	f.BoolVar(&asJSON, "json", false, "print one line of JSON instead of a table")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the router and the faults do")
 	c.AddCommand(replayCommand())
 	return c
@@ -91,16 +101,24 @@ func replayCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Judge a saved history again",
-		Args:  cobra.ExactArgs(1),
+		Long: `Judges the history that torture left in FILE, without servers: the same verdict
+and the same exit code.`,
+		Example: `  tidegate torture replay /tmp/tidegate-torture-real-7.jsonl`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%s takes one FILE, and %d arguments were given", c.CommandPath(), len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rep, err := checker.JudgeFile(args[0])
 			if err != nil {
-				return err
+				return usage(err)
 			}
 			return printVerdict(cmd.OutOrStdout(), rep, asJSON)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of a table")
 	return c
 }
 
@@ -114,7 +132,7 @@ func printVerdict(out io.Writer, rep *checker.Report, asJSON bool) error {
 	}
 	if !rep.OK() {
 		torture.PrintFailure(os.Stderr, rep)
-		return exitError(1)
+		return errFound
 	}
 	return nil
 }

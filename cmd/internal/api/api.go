@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -29,12 +30,16 @@ const (
 )
 
 // New returns a client for a router at host:port (or a whole URL). The token
-// may be empty.
-func New(addr, token string) *Client {
+// may be empty. The error is about addr alone; nobody is asked.
+func New(addr, token string) (*Client, error) {
 	if !strings.Contains(addr, "://") {
 		addr = "http://" + addr
 	}
-	return &Client{base: strings.TrimRight(addr, "/"), token: token, http: &http.Client{Timeout: timeout}}
+	u, err := url.Parse(addr)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("%q is no host:port and no http or https URL of a router", addr)
+	}
+	return &Client{base: strings.TrimRight(addr, "/"), token: token, http: &http.Client{Timeout: timeout}}, nil
 }
 
 // Get asks path and decodes the answer into out.

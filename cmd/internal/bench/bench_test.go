@@ -167,3 +167,14 @@ func TestJSON(t *testing.T) {
 		t.Errorf("table:\n%s", s)
 	}
 }
+
+func TestRecover(t *testing.T) {
+	f := measure(t, "recover")
+	for _, name := range []string{"recover.cold", "recover.hour_behind", "recover.killed"} {
+		want(t, f, name, 1e-3, 300)
+		if f[name].Unit != "s" || f[name].Must != nil {
+			t.Errorf("%s is %+v", name, f[name])
+		}
+	}
+	want(t, f, "recover.hour_txns", 1000, 1e8)
+}

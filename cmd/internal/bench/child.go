@@ -50,7 +50,9 @@ func Child(ctx context.Context, args []string) (err error) {
 	case kind == "router" && len(args) == 0:
 		return childRouter(ctx, report)
 	case kind == "run" && len(args) == 1:
-		return childRun(ctx, report, args[0])
+		return childRun(ctx, report, args[0], daemon.Parts{Tail: true, Serve: true})
+	case kind == "serve" && len(args) == 1:
+		return childRun(ctx, report, args[0], daemon.Parts{Serve: true})
 	case kind == "memory" && len(args) == 1:
 		n, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -99,14 +101,14 @@ func childRouter(ctx context.Context, report string) error {
 	return errors.Join(err, g.Wait(), s.Close())
 }
 
-// childRun is `tidegate run` that tells its addresses.
-func childRun(ctx context.Context, report, file string) (err error) {
+// childRun is `tidegate run` or `serve` that tells its addresses.
+func childRun(ctx context.Context, report, file string, parts daemon.Parts) (err error) {
 	cfg, err := config.Load(file, os.LookupEnv)
 	if err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	o := daemon.Options{Parts: daemon.Parts{Tail: true, Serve: true}, Log: log, Version: "bench"}
+	o := daemon.Options{Parts: parts, Log: log, Version: "bench"}
 	o.Metrics = func(d *daemon.Daemon) http.Handler { return metrics.Handler(d, log) }
 	d, err := daemon.Open(ctx, cfg, o)
 	if err != nil {
@@ -122,6 +124,7 @@ func childRun(ctx context.Context, report, file string) (err error) {
 // child is a process that a row started.
 type child struct {
 	*testenv.Process
+	argv   []string
 	report string
 }
 
@@ -152,9 +155,16 @@ func (b *bench) newChild(name, kind string, ready func(context.Context, addresse
 		return nil, err
 	}
 	c.report = filepath.Join(c.Dir(), "report.json")
-	argv := append(append([]string{}, b.o.Self...), kind, c.report, profile)
-	c.SetArgv(append(argv, args...)...)
+	c.argv = append(append([]string{}, b.o.Self...), kind, c.report, profile)
+	c.addArgs(args...)
 	return c, nil
+}
+
+// addArgs adds arguments from the next start on, such as files in the child's
+// own folder.
+func (c *child) addArgs(args ...string) {
+	c.argv = append(c.argv, args...)
+	c.SetArgv(c.argv...)
 }
 
 // reported is enough for a child that answers from its first moment.

@@ -52,6 +52,7 @@ var rows = []row{
 	{name: "yes_delay", run: (*bench).yesDelayRow},
 	{name: "confirm_cost", run: (*bench).confirmCostRow, elsewhere: true},
 	{name: "catchup", run: (*bench).catchupRow},
+	{name: "recover", run: (*bench).recoverRow, elsewhere: true},
 }
 
 // Rows names the rows.
@@ -83,16 +84,21 @@ type effort struct {
 
 	catchupTxns   int
 	catchupRounds int
+
+	recoverTxns   int // between the router that is behind and now
+	recoverRounds int
 }
 
 var (
 	full = effort{
 		rounds: 20, decideFor: 15 * time.Second, asks: 20_000, records: 1_000_000, trials: 2000,
 		confirmFor: 5 * time.Second, confirmRound: 10, catchupTxns: 300_000, catchupRounds: 10,
+		recoverTxns: 3600 * recoverRate, recoverRounds: 3,
 	}
 	quick = effort{
 		rounds: 3, decideFor: 2 * time.Second, asks: 2000, records: 1_000_000, trials: 100,
 		confirmFor: 1500 * time.Millisecond, confirmRound: 2, catchupTxns: 20_000, catchupRounds: 2,
+		recoverTxns: 50 * recoverRate, recoverRounds: 1,
 	}
 )
 
@@ -100,7 +106,7 @@ var (
 // names the rows that could not be measured, and the others' figures come with
 // it; a bound that is missed is no error.
 func Run(ctx context.Context, o Options) ([]Figure, error) {
-	if err := o.validate(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	b := &bench{o: o, effort: full}
@@ -130,7 +136,9 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 	return out, errors.Join(errs...)
 }
 
-func (o *Options) validate() error {
+// Validate says everything that is wrong with the options, before anything is
+// started.
+func (o *Options) Validate() error {
 	var errs []error
 	if len(o.Self) == 0 {
 		errs = append(errs, errors.New("bench: the command line of a child is missing"))

@@ -20,8 +20,7 @@ import (
 // different servers that the network would not share. One goroutine drives it.
 type world struct {
 	ix     *index.Index
-	def    event.TableDefinition
-	table  key.TableScopes
+	posts  *posts
 	record int // rows of app.posts that have a record: 0..record-1
 
 	router [16]byte
@@ -63,12 +62,7 @@ func newWorld(replicas int) (*world, error) {
 		}
 	}
 	secret := key.Secret{1, 2, 3}
-	w.def.Definition = key.Definition{
-		Schema: "app", Table: "posts", Columns: 3,
-		Primary: []key.Column{{Name: "id", Type: key.TypeInt, Length: 8}},
-	}
-	w.def.Seal()
-	w.table = key.NewHasher(secret).Table("app", "posts")
+	w.posts = newPosts(key.NewHasher(secret))
 	var err error
 	w.ix, err = index.Open(index.Options{Clock: local.Clock, Router: w.router, Secret: secret, Cluster: "bench", Servers: w.names})
 	if err != nil {
@@ -83,7 +77,7 @@ func (w *world) start() error {
 	if err := w.ix.Start(cp, w.seq, w.header(), event.MakeVersion(1, w.ord)); err != nil {
 		return err
 	}
-	if err := w.ix.Definition(&w.def); err != nil {
+	if err := w.ix.Definition(&w.posts.def); err != nil {
 		return err
 	}
 	return w.message(&event.Announcement{Server: w.names[0], ServerUUID: worldUUID(0), Epoch: 1, History: 1, Executed: w.base})
@@ -126,16 +120,11 @@ func (w *world) write(n int, row func(i int) int) error {
 	items := make([]event.Item, n)
 	now := time.Now().UnixMicro()
 	for i := range items {
-		form, err := w.def.Primary[0].AppendForm(w.form[:0], key.Value{Int: int64(row(i))})
+		t, err := w.posts.transaction(w.next, now, int64(row(i)))
 		if err != nil {
 			return err
 		}
-		w.form = form
-		items[i] = &event.Transaction{
-			GTID: gtid.GTID{UUID: worldUUID(0), Seq: w.next}, OriginalCommit: now, ImmediateCommit: now, SizeBytes: 300,
-			Tables: []key.Digest{w.table.AnyRow}, Scopes: []key.Digest{w.table.Row(form)},
-			Defs: []event.DefRef{{Table: w.table.AnyRow, Version: w.def.Version}},
-		}
+		items[i] = t
 		w.next++
 	}
 	return w.message(items...)
@@ -153,20 +142,26 @@ func (w *world) executed(lag int64) gtid.Set {
 // state sends the state of server i, lag transactions behind, naming the newest
 // tick.
 func (w *world) state(i int, lag int64) error {
-	s := &event.ServerState{
-		Server: w.names[i], AppAddr: "127.0.0.1:3306", UUID: worldUUID(i), Epoch: event.Epoch(1 + i), History: 1, Alive: true,
-		Role: event.RoleReplica, Drained: true, GTIDMode: "ON", Follow: "binlog", ServerVersion: "9.7.4",
-		Executed: w.executed(lag), Ticks: []event.RouterTick{{Router: w.router, Tick: w.tick}},
-	}
-	if i == 0 {
-		s.Role, s.Writable, s.Epoch = event.RolePrimary, true, 1
-	}
+	s := serverState(w.names[i], i)
+	s.Executed, s.Ticks = w.executed(lag), []event.RouterTick{{Router: w.router, Tick: w.tick}}
 	w.wire = s.AppendBinary(w.wire[:0])
 	read, err := event.DecodeServerState(bytes.Clone(w.wire)) // as long as a message's own
 	if err != nil {
 		return err
 	}
 	return w.ix.State(read)
+}
+
+// serverState is the i-th server, alive and well; the first is the primary.
+func serverState(name string, i int) *event.ServerState {
+	s := &event.ServerState{
+		Server: name, AppAddr: "127.0.0.1:3306", UUID: worldUUID(i), Epoch: event.Epoch(1 + i), History: 1, Alive: true,
+		Role: event.RoleReplica, Drained: true, GTIDMode: "ON", Follow: "binlog", ServerVersion: "9.7.4",
+	}
+	if i == 0 {
+		s.Role, s.Writable = event.RolePrimary, true
+	}
+	return s
 }
 
 // newTick sends the router's tick.

@@ -63,11 +63,8 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Daemon, error) {
 
 func (d *Daemon) open(ctx context.Context, o Options) error {
 	cfg := d.Config
-	if !o.Parts.Tail && !o.Parts.Serve {
-		return errors.New("nothing to run")
-	}
-	if cfg.NATS.URL == "" && !(o.Parts.Tail && o.Parts.Serve) {
-		return errors.New("nats.url is empty: tail and serve as processes of their own need a NATS server that both reach; set nats.url, or use tidegate run")
+	if err := Check(cfg, o.Parts); err != nil {
+		return err
 	}
 	nats, err := natsOptions(cfg, o.Log)
 	if err != nil {

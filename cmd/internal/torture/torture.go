@@ -32,6 +32,16 @@ type Options struct {
 	Log      *slog.Logger
 }
 
+// Check says what is wrong with the names of a router and of its faults, before
+// anything is started.
+func Check(router, faults string) error {
+	if !slices.Contains(Routers(), router) {
+		return fmt.Errorf("router %q: it must be one of %s", router, strings.Join(Routers(), ", "))
+	}
+	_, err := choose(faults, catalogue(router))
+	return err
+}
+
 // Run tortures a router and returns the verdict. An error means that the run
 // failed, not the router.
 func Run(ctx context.Context, o Options) (rep *checker.Report, err error) {
@@ -41,10 +51,7 @@ func Run(ctx context.Context, o Options) (rep *checker.Report, err error) {
 	if o.Replicas == 0 {
 		o.Replicas = 2
 	}
-	if !slices.Contains(Routers(), o.Router) {
-		return nil, fmt.Errorf("router %q: it must be one of %s", o.Router, strings.Join(Routers(), ", "))
-	}
-	if _, err := choose(o.Faults, catalogue(o.Router)); err != nil {
+	if err := Check(o.Router, o.Faults); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "tidegate-torture-")

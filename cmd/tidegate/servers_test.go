@@ -1,0 +1,355 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
+)
+
+const stepTimeout = 30 * time.Second
+
+// onServers is a place with a configuration for the shared servers.
+type onServers struct {
+	place
+	file string
+}
+
+func newOnServers(t *testing.T, more string) onServers {
+	t.Helper()
+	p := onServers{place: newPlace(t)}
+	var text strings.Builder
+	fmt.Fprintf(&text, "cluster: cli\ndata_dir: %q\nlisten: {http: \"127.0.0.1:0\", resp: \"off\"}\n%sservers:\n", filepath.Join(p.dir, "data"), more)
+	for _, s := range servers.Servers() {
+		fmt.Fprintf(&text, "  - {name: %s, addr: %q, user: %s, password: %s}\n", s.Name(), s.Addr(), testenv.TidegateUser, testenv.TidegatePassword)
+	}
+	p.file = p.place.file(t, "tidegate.yaml", text.String())
+	return p
+}
+
+var httpAddr = regexp.MustCompile(`(?:addr=|url=http://)(127\.0\.0\.1:\d+)`)
+
+// serving starts a command that answers over HTTP, and returns where.
+func (p onServers) serving(t *testing.T, args ...string) (r *running, addr string) {
+	t.Helper()
+	r = p.start(t, append(args, "-c", p.file)...)
+	r.until("it listens", func() bool {
+		m := httpAddr.FindStringSubmatch(r.err.String())
+		if m != nil {
+			addr = m[1]
+		}
+		return m != nil
+	})
+	r.until("it is ready", func() bool {
+		res, err := http.Get("http://" + addr + "/readyz")
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	return r, addr
+}
+
+// state is what status --json says of the servers.
+type state struct {
+	Ready   bool
+	Primary string
+	Servers []struct {
+		Name, Role string
+		Eligible   bool
+		Tainted    []string
+	}
+}
+
+func (p place) status(t *testing.T, addr string) (s state) {
+	t.Helper()
+	oneDocument(t, p.call(t, "status", "--json", "--addr", addr).want(t, exitOK).out, &s)
+	return s
+}
+
+func execSQL(t *testing.T, s *testenv.Server, statements ...string) {
+	t.Helper()
+	for _, sql := range statements {
+		if err := s.Exec(testenvtest.Context(t, stepTimeout), sql); err != nil {
+			t.Fatalf("%s: %s: %v", s.Name(), sql, err)
+		}
+	}
+}
+
+// The commands that ask servers, one after the other on the same three.
+func TestOnServers(t *testing.T) {
+	a, b, c := servers.Servers()[0], servers.Servers()[1], servers.Servers()[2]
+	execSQL(t, a, "CREATE TABLE app.posts (id INT PRIMARY KEY, v INT)", "INSERT INTO app.posts VALUES (1, 1)")
+	if err := servers.WaitInSync(testenvtest.Context(t, stepTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("check", func(t *testing.T) { checkMends(t, a, b, c) })
+	t.Run("run", testRun)
+	t.Run("tail and serve", testTailAndServe)
+	t.Run("observe", func(t *testing.T) { testObserve(t, a, b) })
+	t.Run("accept", func(t *testing.T) { testAccept(t, a, c) })
+}
+
+// What check prints as SQL does mend what it found.
+func checkMends(t *testing.T, a, b, c *testenv.Server) {
+	p := newOnServers(t, "")
+	clean := p.call(t, "check", "-c", p.file).want(t, exitOK)
+	if clean.out != "3 server(s), 0 finding(s), 0 of them broken\n" || clean.err != "" {
+		t.Fatalf("servers as the sandbox makes them: %s%s", clean.out, clean.err)
+	}
+	execSQL(t, a, "SET PERSIST sync_binlog = 100", "SET PERSIST binlog_row_metadata = MINIMAL", "SET PERSIST binlog_expire_logs_seconds = 3600",
+		"SET PERSIST binlog_error_action = IGNORE_ERROR")
+	execSQL(t, b, "SET PERSIST innodb_flush_log_at_trx_commit = 2", "SET PERSIST binlog_row_image = MINIMAL", "SET PERSIST binlog_row_value_options = PARTIAL_JSON",
+		"SET PERSIST binlog_order_commits = OFF", "SET PERSIST super_read_only = OFF", "SET PERSIST gtid_mode = ON_PERMISSIVE")
+	execSQL(t, c, "SET PERSIST super_read_only = OFF", "SET PERSIST read_only = OFF", "STOP REPLICA SQL_THREAD",
+		"SET PERSIST replica_preserve_commit_order = OFF", "CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 60", "START REPLICA SQL_THREAD")
+	type finding struct{ Server, Severity, What, Why, Mend string }
+	var findings []finding
+	oneDocument(t, p.call(t, "check", "--json", "-c", p.file).want(t, exitFound).out, &findings)
+	byServer := map[string]int{}
+	for _, f := range findings {
+		byServer[f.Server]++
+		if f.What == "" || f.Why == "" || f.Mend == "" {
+			t.Errorf("finding %+v says too little", f)
+		}
+	}
+	if byServer["a"] != 4 || byServer["b"] != 6 || byServer["c"] != 3 {
+		t.Errorf("findings: %d on a, %d on b, %d on c; want 4, 6, 3: %+v", byServer["a"], byServer["b"], byServer["c"], findings)
+	}
+	text := p.call(t, "check", "-c", p.file).want(t, exitFound)
+	if !strings.Contains(text.out, "\n    mend: SET PERSIST sync_binlog = 1\n") || !strings.Contains(text.out, "why:") || text.err != "" {
+		t.Errorf("as text:\n%s\nstandard error: %s", text.out, text.err)
+	}
+	byName := map[string]*testenv.Server{"a": a, "b": b, "c": c}
+	for _, f := range findings {
+		for sql := range strings.SplitSeq(f.Mend, ";") {
+			execSQL(t, byName[f.Server], strings.TrimSpace(sql))
+		}
+	}
+	if after := p.call(t, "check", "-c", p.file).want(t, exitOK); after.out != clean.out {
+		t.Errorf("after the SQL that mends:\n%s", after.out)
+	}
+
+	// An account without its privileges, on every server, since it replicates.
+	user := "'" + testenv.TidegateUser + "'@'%'"
+	execSQL(t, a, "REVOKE REPLICATION SLAVE, SELECT ON *.* FROM "+user)
+	if err := servers.WaitInSync(testenvtest.Context(t, stepTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	oneDocument(t, p.call(t, "check", "--json", "-c", p.file).want(t, exitFound).out, &findings)
+	for _, f := range findings {
+		if f.Server == "a" && strings.Contains(f.What, "lacks") {
+			execSQL(t, a, f.Mend)
+		}
+	}
+	if err := servers.WaitInSync(testenvtest.Context(t, stepTimeout)); err != nil {
+		t.Fatal(err)
+	}
+	if after := p.call(t, "check", "-c", p.file).want(t, exitOK); after.out != clean.out {
+		t.Errorf("after the GRANT that check printed:\n%s", after.out)
+	}
+}
+
+// run ends in order at Ctrl-C and SIGTERM, and goes on after a SIGKILL.
+func testRun(t *testing.T) {
+	p := newOnServers(t, "")
+	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT, syscall.SIGTERM} {
+		r, addr := p.serving(t, "run")
+		if procs := r.descendants(); len(procs) > 0 {
+			t.Errorf("it runs other processes: %v", procs)
+		}
+		table := p.call(t, "status", "--addr", addr).want(t, exitOK)
+		lines := strings.Split(strings.TrimSpace(table.out), "\n")
+		if len(lines) != 5 || !strings.HasPrefix(lines[0], "router: ready; primary: a; watermark age: ") ||
+			!strings.HasPrefix(lines[1], "SERVER ") || !strings.HasPrefix(lines[2], "a ") || !strings.Contains(lines[2], "primary (announced)") || table.err != "" {
+			t.Errorf("status prints\n%s%s", table.out, table.err)
+		}
+		s := p.status(t, addr)
+		if !s.Ready || s.Primary != "a" || len(s.Servers) != 3 || s.Servers[1].Role != "replica" {
+			t.Errorf("status --json: %+v", s)
+		}
+		got := r.end(signal)
+		if got.out != "" {
+			t.Errorf("%v: standard output:\n%s", signal, got.out)
+		}
+		if signal != syscall.SIGKILL && got.code != exitOK {
+			t.Errorf("%v: exit code %d\n%s", signal, got.code, got.err)
+		}
+		if left := listing(t, p.tmp); left != "" {
+			t.Errorf("%v: temporary files are left: %s", signal, left)
+		}
+	}
+	if got := listing(t, p.dir); got != "data tidegate.yaml" {
+		t.Errorf("it made %s", got)
+	}
+}
+
+// tail and serve as processes of their own, with NATS between them.
+func testTailAndServe(t *testing.T) {
+	nats := testenvtest.NATS(t, testenv.NATSOptions{MaxFileStore: 8 << 30})
+	p := newOnServers(t, fmt.Sprintf("nats: {url: %q}\n", nats.URL()))
+	tail := p.start(t, "tail", "-c", p.file)
+	tail.until("it writes", func() bool { return strings.Contains(tail.err.String(), "announced primary") })
+	serve, addr := p.serving(t, "serve")
+	if s := p.status(t, addr); s.Primary != "a" {
+		t.Errorf("status: %+v", s)
+	}
+	for name, r := range map[string]*running{"tail": tail, "serve": serve} {
+		if got := r.end(syscall.SIGTERM); got.code != exitOK || got.out != "" {
+			t.Errorf("%s: exit code %d, standard output %q\n%s", name, got.code, got.out, got.err)
+		}
+	}
+}
+
+// observe counts reads that were stale, and reads of the primary without need.
+func testObserve(t *testing.T, a, b *testenv.Server) {
+	p := newOnServers(t, "")
+	for _, asJSON := range []bool{true, false} {
+		args := []string{"observe"}
+		if asJSON {
+			args = append(args, "--json")
+		}
+		r, addr := p.serving(t, args...)
+		if err := b.StopSQLThread(testenvtest.Context(t, stepTimeout)); err != nil {
+			t.Fatal(err)
+		}
+		execSQL(t, a, "UPDATE app.posts SET v = v + 1 WHERE id = 1")
+		// Reads are judged by what was proven at their moment: c has to have shown
+		// the write for a while, so that a moment on either side is known.
+		var since time.Time
+		testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {
+			switch yesC, yesB := serves(t, addr, "c"), serves(t, addr, "b"); {
+			case !yesC || yesB:
+				since = time.Time{}
+			case since.IsZero():
+				since = time.Now()
+			}
+			return !since.IsZero() && time.Since(since) > 200*time.Millisecond, "c does not show the write, or b does"
+		})
+		// A busy machine may miss the moment of a read, which is undecided then.
+		var reads []map[string]any
+		for i := range readsEach {
+			for _, name := range []string{"a", "b", "c"} {
+				at := time.Now().Add(-time.Duration(i) * 15 * time.Millisecond)
+				reads = append(reads, map[string]any{"at": at.UnixMilli(), "server": name, "keys": []string{"app.posts/1"}})
+			}
+		}
+		body, err := json.Marshal(map[string]any{"reads": reads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.Post("http://"+addr+"/v1/observe", "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("the report was answered %s", res.Status)
+		}
+		got := r.end(syscall.SIGINT).want(t, exitOK)
+		if err := b.StartSQLThread(testenvtest.Context(t, stepTimeout)); err != nil {
+			t.Fatal(err)
+		}
+		if asJSON {
+			var tally map[string]int
+			oneDocument(t, got.out, &tally)
+			stale, needless, undecided := tally["stale"], tally["needless_primary"], tally["undecided"]
+			if tally["reads"] != 3*readsEach || stale < 1 || stale > readsEach || needless < 1 || needless > readsEach || undecided > 3*readsEach-stale-needless || len(tally) != 4 {
+				t.Errorf("tally %s", got.out)
+			}
+			continue
+		}
+		checkTallies(t, got.out)
+	}
+}
+
+// readsEach is how many reads of each server are reported.
+const readsEach = 10
+
+// checkTallies holds observe's table against what each server did.
+func checkTallies(t *testing.T, table string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(table), "\n")
+	if len(lines) != 5 || strings.Join(strings.Fields(lines[0]), " ") != "SERVER READS STALE NEEDLESS PRIMARY UNDECIDED" {
+		t.Fatalf("table:\n%s", table)
+	}
+	for i, name := range []string{"a", "b", "c", "all"} {
+		var got string
+		var reads, stale, needless, undecided int
+		if _, err := fmt.Sscan(lines[i+1], &got, &reads, &stale, &needless, &undecided); err != nil || got != name {
+			t.Fatalf("line %q: %v", lines[i+1], err)
+		}
+		ok := map[string]bool{
+			"a":   reads == readsEach && stale == 0 && needless > 0 && needless+undecided == reads,
+			"b":   reads == readsEach && stale > 0 && needless == 0 && stale+undecided == reads,
+			"c":   reads == readsEach && stale == 0 && needless == 0 && undecided < reads,
+			"all": reads == 3*readsEach && stale > 0 && needless > 0,
+		}
+		if !ok[name] {
+			t.Errorf("%s is wrong in\n%s", name, table)
+		}
+	}
+}
+
+// serves asks the router whether a server shows the post.
+func serves(t *testing.T, addr, server string) bool {
+	t.Helper()
+	res, err := http.Get("http://" + addr + "/v1/serve?replica=" + server + "&key=app.posts/1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var ans struct{ Serve bool }
+	if err := json.NewDecoder(res.Body).Decode(&ans); err != nil {
+		t.Fatal(err)
+	}
+	return ans.Serve
+}
+
+// A table that a replica wrote by itself is excluded there until it is accepted.
+func testAccept(t *testing.T, a, c *testenv.Server) {
+	p := newOnServers(t, "")
+	r, addr := p.serving(t, "run")
+	tainted := func() string {
+		for _, s := range p.status(t, addr).Servers {
+			if s.Name == "c" {
+				return strings.Join(s.Tainted, " ")
+			}
+		}
+		return "no server c"
+	}
+	accept := func(more ...string) result {
+		return p.call(t, append([]string{"accept", "--addr", addr, "--server", "c", "--reason", "a test"}, more...)...)
+	}
+	if got := accept("--table", "app.posts").want(t, exitFound); !strings.Contains(got.err, "nothing to accept") || got.out != "" {
+		t.Errorf("a table without fault: %q, %q", got.out, got.err)
+	}
+	execSQL(t, a, "UPDATE app.posts SET v = v + 1 WHERE id = 1") // the stream knows the table by name
+	execSQL(t, c, "SET GLOBAL super_read_only = OFF", "INSERT INTO app.posts VALUES (1000, 1)", "SET GLOBAL super_read_only = ON")
+	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {
+		got := tainted()
+		return got == "app.posts", "tainted: " + got
+	})
+	if table := p.call(t, "status", "--addr", addr).want(t, exitOK); !strings.Contains(table.out, "tainted: app.posts") {
+		t.Errorf("status does not show it:\n%s", table.out)
+	}
+	if got := accept("--table", "app.posts").want(t, exitOK); !strings.HasPrefix(got.out, "accepted") || got.err != "" {
+		t.Errorf("got %q, %q", got.out, got.err)
+	}
+	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {
+		got := tainted()
+		return got == "", "tainted: " + got
+	})
+	r.end(syscall.SIGTERM).want(t, exitOK)
+}

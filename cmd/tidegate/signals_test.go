@@ -1,0 +1,175 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tidegate/testenv/testenvtest"
+)
+
+// However a sandbox is told to end, no process and no file of it is left.
+func TestSandboxEnds(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			r := p.start(t, "sandbox", "--json", "--replicas", "0")
+			r.until("the sandbox is up", func() bool { return strings.HasSuffix(r.out.String(), "}\n") })
+			var up struct {
+				Version, User, Password string
+				Servers                 []struct{ Name, Addr, Socket, Role string }
+			}
+			oneDocument(t, r.out.String(), &up)
+			if len(up.Servers) != 1 || up.Servers[0].Role != "primary" || up.Servers[0].Addr == "" || up.Version == "" {
+				t.Errorf("it says %+v", up)
+			}
+			procs := r.descendants()
+			if len(mysqlds(procs)) != 1 || len(procs) < 2 {
+				t.Fatalf("it runs %v, want a mysqld and a guard", procs)
+			}
+			got := r.end(signal)
+			p.nothingLeft(t, procs)
+			if polite := signal == syscall.SIGINT || signal == syscall.SIGTERM; polite && got.code != exitOK || !polite && got.code != -1 {
+				t.Errorf("exit code %d\n%s", got.code, got.err)
+			}
+			if left := listing(t, p.dir); left != "" {
+				t.Errorf("it left %s", left)
+			}
+		})
+	}
+}
+
+// A second signal does not wait for a server that does not end.
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, "sandbox", "--replicas", "0")
+	r.until("the sandbox is up", func() bool { return strings.Contains(r.out.String(), "name: a") })
+	procs := r.descendants()
+	frozen := mysqlds(procs)
+	if len(frozen) != 1 {
+		t.Fatalf("it runs %v", procs)
+	}
+	if err := syscall.Kill(frozen[0].pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testenvtest.WaitUntil(t, callTimeout, func() (bool, string) {
+		select {
+		case <-r.ended:
+			return true, ""
+		default:
+			err := r.cmd.Process.Signal(syscall.SIGINT)
+			return errors.Is(err, os.ErrProcessDone), "it still runs"
+		}
+	})
+	<-r.ended
+	if s, ok := r.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !s.Signaled() || s.Signal() != syscall.SIGINT {
+		t.Errorf("it ended with %v, want the signal's own end\n%s", r.cmd.ProcessState, r.err.String())
+	}
+	p.nothingLeft(t, procs)
+}
+
+// A sandbox that is told to end before it is up says so, and is no success.
+func TestSandboxEndsEarly(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, "sandbox")
+	r.until("it has begun", func() bool { return r.err.String() != "" })
+	got := r.end(syscall.SIGTERM)
+	p.nothingLeft(t, r.descendants())
+	if got.code != exitFound || got.out != "" || !strings.Contains(got.err, "ended before the servers were up") {
+		t.Errorf("exit code %d, standard output %q, standard error %q", got.code, got.out, got.err)
+	}
+}
+
+// A sandbox in a folder of the caller's leaves that folder, and nothing running.
+func TestSandboxKeepsItsFolder(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, "sandbox", "--replicas", "0", "--dir", "kept", "--json")
+	r.until("the sandbox is up", func() bool { return strings.HasSuffix(r.out.String(), "}\n") })
+	procs := r.descendants()
+	if got := r.end(syscall.SIGTERM); got.code != exitOK {
+		t.Errorf("exit code %d\n%s", got.code, got.err)
+	}
+	p.nothingLeft(t, procs)
+	if listing(t, filepath.Join(p.dir, "kept")) == "" {
+		t.Error("the folder is empty")
+	}
+}
+
+// A demo prints its result as one document and leaves nothing. How one ends that
+// is told to is cmd/internal/demo's test.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, "demo", "--json", "--seed", "7", "--seconds", "1")
+	var procs []process
+	r.until("three servers run", func() bool {
+		procs = r.descendants()
+		return len(mysqlds(procs)) >= 3
+	})
+	got := r.wait().want(t, exitOK)
+	p.nothingLeft(t, procs)
+	var res map[string]json.RawMessage
+	oneDocument(t, got.out, &res)
+	if len(res) == 0 {
+		t.Errorf("result %s", got.out)
+	}
+	if left := listing(t, p.dir); left != "" {
+		t.Errorf("it left %s", left)
+	}
+}
+
+// torture prints its verdict as one document, leaves its history alone, and
+// replay judges it alike.
+func TestTortureAndReplay(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.call(t, "torture", "--router", "window", "--faults", "none", "--seconds", "1", "--replicas", "2", "--seed", "7", "--history", "h.jsonl", "--json")
+	if r.code != exitOK && r.code != exitFound {
+		t.Fatalf("exit code %d\n%s", r.code, r.err)
+	}
+	var verdict, again struct {
+		Reads      int            `json:"reads"`
+		Seed       uint64         `json:"seed"`
+		Violations map[string]int `json:"violations"`
+	}
+	oneDocument(t, r.out, &verdict)
+	if verdict.Seed != 7 || verdict.Reads == 0 {
+		t.Errorf("verdict %s", r.out)
+	}
+	replay := p.call(t, "torture", "replay", "h.jsonl", "--json").want(t, r.code)
+	oneDocument(t, replay.out, &again)
+	if replay.out != r.out {
+		t.Errorf("replay says\n%s, and torture\n%s", replay.out, r.out)
+	}
+	if table := p.call(t, "torture", "replay", "h.jsonl").want(t, r.code); !strings.Contains(table.out, "violations: ") || !strings.HasPrefix(table.out, "router window") {
+		t.Errorf("table:\n%s", table.out)
+	}
+	p.nothingLeft(t, nil)
+	if left := listing(t, p.dir); left != "h.jsonl" {
+		t.Errorf("it left %s", left)
+	}
+}
+
+// bench prints its figures as one document.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	var figures []struct {
+		Name, Unit string
+		Value      float64
+	}
+	r := p.call(t, "bench", "--quick", "--only", "memory", "--json").want(t, exitOK)
+	oneDocument(t, r.out, &figures)
+	if len(figures) == 0 || !strings.HasPrefix(figures[0].Name, "memory.") || figures[0].Value <= 0 {
+		t.Errorf("figures %v", figures)
+	}
+	p.nothingLeft(t, nil)
+}

@@ -1,0 +1,201 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const good = `cluster: shop
+data_dir: DIR
+listen: {http: "127.0.0.1:0", resp: "off"}
+servers:
+  - {name: a, addr: "127.0.0.1:1"}
+`
+
+// broken has mistakes on the lines 1, 3, 4, 5 and 6.
+const broken = `cluster: "a shop"
+servers:
+  - {name: a, addr: nowhere}
+  - {name: a, adr: "127.0.0.1:1"}
+listen: {http: "0.0.0.0:7400"}
+nosuch: 1
+`
+
+// A call that can't work says why on standard error, in one message, prints
+// nothing on standard output, ends with 2, and has begun nothing: no server, no
+// file.
+func TestWrongCalls(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ok := p.file(t, "good.yaml", strings.ReplaceAll(good, "DIR", filepath.Join(p.dir, "data")))
+	off := p.file(t, "off.yaml", strings.Replace(good, "127.0.0.1:0", "off", 1))
+	noHistory := p.file(t, "history.jsonl", "router\n")
+	type call struct {
+		args string
+		says []string // all of them
+	}
+	calls := []call{
+		{"nosuch", []string{`unknown command "nosuch"`}},
+		{"statsu", []string{`unknown command "statsu", is it status?`}},
+		{"--nosuch", []string{"unknown flag: --nosuch"}},
+		{"help nosuch", []string{`no command "nosuch"`}},
+		{"torture nosuch", []string{`unknown command "nosuch"`}},
+		{"config", []string{"exactly one of --example, --reference, --config"}},
+		{"config --example --reference", []string{"exactly one", "2 are given"}},
+		{"demo --seconds -1", []string{"--seconds is -1", "0 to 86400"}},
+		{"demo --seconds NaN", []string{"--seconds is NaN"}},
+		{"demo --seconds 1e9", []string{"0 to 86400"}},
+		{"demo --seconds soon", []string{`"soon"`, "--seconds"}},
+		{"demo --seed -1", []string{`"-1"`, "--seed"}},
+		{"sandbox --replicas -1", []string{"--replicas is -1", "0 to 25"}},
+		{"sandbox --replicas 26", []string{"--replicas is 26"}},
+		{"sandbox --replicas 99999999999999999999", []string{"--replicas"}},
+		{"torture --faults nosuch", []string{`no fault "nosuch"`, "replica-kill"}},
+		{"torture --faults cut,,stall", []string{`no fault ""`}},
+		{"torture --router window --faults router", []string{`no fault "router"`}},
+		{"torture --router nosuch", []string{`"nosuch"`, "real, hints, window"}},
+		{"torture --replicas 0 --seconds -1 --sessions 0 --after 0s", []string{"--replicas is 0, it must be 2 to 8", "--seconds is -1", "--sessions is 0", "--after is 0s"}},
+		{"torture --history /nosuch/folder/file", []string{"--history", "/nosuch/folder"}},
+		{"torture replay", []string{"one FILE"}},
+		{"torture replay nosuch.jsonl", []string{"nosuch.jsonl"}},
+		{"torture replay " + noHistory, []string{"entry 1"}},
+		{"observe --seconds -1 -c " + ok, []string{"--seconds is -1"}},
+		{"observe -c " + off, []string{"listen.http is off"}},
+		{"status --watch -1s -c " + ok, []string{"--watch is -1s"}},
+		{"status -c " + off, []string{"listen.http off", "--addr"}},
+		{"status --addr :::", []string{`:::" is no host:port`}},
+		{"status --addr ftp://x", []string{`"ftp://x"`}},
+		{"accept", []string{"--server is required"}},
+		{"accept --server a", []string{"exactly one of --table, --gtids, --restart; 0 are given"}},
+		{"accept --server a --table app.t --restart", []string{"2 are given"}},
+		{"accept --server a --table=", []string{"empty"}},
+		{"tail -c " + ok, []string{"nats.url is empty"}},
+		{"serve -c " + ok, []string{"nats.url is empty"}},
+		{"bench --only decide,deicde", []string{`no row "deicde"`, "decide, resp"}},
+	}
+	withNATS := p.file(t, "nats.yaml", good+"nats: {url: \"nats://127.0.0.1:1\"}\n")
+	calls = append(calls, call{"tail --server nosuch -c " + withNATS, []string{`no server "nosuch"`, "[a]"}})
+	for name, flags := range commands {
+		calls = append(calls, call{name + " --nosuch", []string{"unknown flag: --nosuch", "tidegate " + name + " --help"}})
+		if !strings.HasPrefix(name, "torture") {
+			calls = append(calls, call{name + " extra", []string{`"extra"`, "no argument"}})
+		}
+		if len(flags) == 0 || !strings.Contains(strings.Join(flags, " "), "config") {
+			continue
+		}
+		file := name
+		if name == "accept" {
+			file += " --server a --restart"
+		}
+		if name == "tail" {
+			file += " --server a"
+		}
+		calls = append(calls,
+			call{file + " -c nosuch.yaml", []string{"nosuch.yaml", "no such file"}},
+			call{file + " -c " + p.dir, []string{"is a directory"}},
+			call{file + " -c", []string{"needs an argument"}},
+			call{file + " --config=", []string{"names no file"}})
+		if name != "config" {
+			calls = append(calls, call{file, []string{"tidegate.yaml", "config --example"}}) // the default, which is not there
+		}
+	}
+	before := listing(t, p.dir)
+	for _, c := range calls {
+		t.Run(c.args, func(t *testing.T) {
+			r := p.call(t, strings.Fields(c.args)...).want(t, exitUsage)
+			if r.out != "" {
+				t.Errorf("standard output:\n%s", r.out)
+			}
+			for _, s := range c.says {
+				if !strings.Contains(r.err, s) {
+					t.Errorf("got %q, want %q in it", r.err, s)
+				}
+			}
+			if strings.Count(r.err, "tidegate: ") != 1 || !strings.HasPrefix(r.err, "tidegate: ") || strings.Contains(r.err, "goroutine") {
+				t.Errorf("not one message:\n%s", r.err)
+			}
+		})
+	}
+	if left := listing(t, p.tmp); left != "" {
+		t.Errorf("temporary files were made: %s", left)
+	}
+	if after := listing(t, p.dir); after != before {
+		t.Errorf("files were made: %s, and before %s", after, before)
+	}
+}
+
+// Everything wrong with a configuration is said at once, by line, whatever
+// command reads it.
+func TestWrongConfiguration(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	file := p.file(t, "broken.yaml", broken)
+	says := []string{
+		"line 1: cluster:", "line 3: servers[0].addr:", "line 4: servers[1].adr: unknown key", "line 4: servers[1].addr: is required",
+		`line 4: servers[1].name: "a" is the name of servers[0] too`, "line 5: listen.http:", "line 6: nosuch: unknown key",
+	}
+	for _, command := range []string{"run", "tail", "serve", "check", "status", "accept --server a --restart", "observe", "config"} {
+		r := p.call(t, append(strings.Fields(command), "-c", file)...).want(t, exitUsage)
+		for _, s := range says {
+			if !strings.Contains(r.err, s) {
+				t.Errorf("%s: %q is missing in\n%s", command, s, r.err)
+			}
+		}
+		if first, _, _ := strings.Cut(r.err, "\n"); first != fmt.Sprintf("tidegate: %s: %d problem(s)", file, len(says)) || r.out != "" {
+			t.Errorf("%s: first line %q, standard output %q", command, first, r.out)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	example := p.call(t, "config", "--example").want(t, exitOK)
+	file := p.file(t, "example.yaml", example.out)
+	if r := p.call(t, "config", "-c", file).want(t, exitOK); !strings.HasPrefix(r.out, file+": ok: cluster ") || r.err != "" {
+		t.Errorf("got %q, %q", r.out, r.err)
+	}
+	reference := p.call(t, "config", "--reference").want(t, exitOK)
+	if !strings.Contains(reference.out, "`data_dir`") || example.err+reference.err != "" {
+		t.Errorf("reference:\n%s\nstandard error: %q %q", reference.out, example.err, reference.err)
+	}
+}
+
+// What goes wrong when the call itself is right ends with 1.
+func TestNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for _, args := range []string{"status --addr 127.0.0.1:1", "accept --addr 127.0.0.1:1 --server a --restart", "status --json --addr http://127.0.0.1:1/"} {
+		r := p.call(t, strings.Fields(args)...).want(t, exitFound)
+		if !strings.Contains(r.err, "does tidegate run or serve run there?") || r.out != "" {
+			t.Errorf("%s: got %q, %q", args, r.out, r.err)
+		}
+	}
+	file := p.file(t, "tidegate.yaml", strings.ReplaceAll(good, "DIR", filepath.Join(p.dir, "data")))
+	r := p.call(t, "check").want(t, exitFound) // the default file
+	if !strings.Contains(r.out, "a: broken: can not be reached") || r.err != "" {
+		t.Errorf("check of %s: got %q, %q", file, r.out, r.err)
+	}
+	var findings []map[string]string
+	oneDocument(t, p.call(t, "check", "--json").want(t, exitFound).out, &findings)
+	if len(findings) != 2 || findings[0]["severity"] != "broken" || findings[0]["server"] != "a" {
+		t.Errorf("findings %v", findings)
+	}
+}
+
+// listing names what is in a folder.
+func listing(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
