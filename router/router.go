@@ -265,6 +265,8 @@ func (r *Router) otherwise(q *question, i int, reason Reason) Otherwise {
 		return later
 	case !q.primaryOK && !q.cut:
 		return later
+	case q.primaryOK && !q.primaryUsable().yes():
+		return later
 	case q.level.usesFloor() && q.primaryOK && !q.floorWithin(q.primary):
 		return OtherwiseWait
 	case q.level == LevelStrong:
