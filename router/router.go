@@ -148,6 +148,10 @@ func New(o Options) (*Router, error) {
 	return r, nil
 }
 
+// Now reads the router's clock, for [Request.ArrivedAt] of requests that arrive
+// together.
+func (r *Router) Now() int64 { return r.o.Clock() }
+
 // ProbeWait is the bound of Route's wait for the primary's next probe.
 func (r *Router) ProbeWait() time.Duration { return r.o.ProbeWait }
 
