@@ -161,6 +161,16 @@ func (r *Router) staleCandidates(q *question) bool {
 	return len(q.yesAt) > 0
 }
 
+// primaryUsable tells whether reads may fall back to the primary at all, be it
+// by Route or by the advice of Serve: what excludes a server, or a table on it,
+// excludes the primary as well (rules §7).
+func (q *question) primaryUsable() verdict {
+	if v := q.eligible(q.primary, leave{}); !v.yes() {
+		return v
+	}
+	return q.tables(q.primary)
+}
+
 // toPrimary names the primary, if it is known, live, alone and shows the floor;
 // why says what led there.
 func (r *Router) toPrimary(q *question, why verdict, ans *Answer) int {
@@ -175,11 +185,8 @@ func (r *Router) toPrimary(q *question, why verdict, ans *Answer) int {
 		return none(ReasonNoPrimary, q.primaryDetail)
 	}
 	i := q.primary
-	if v := q.eligible(i, leave{}); !v.yes() {
-		return none(ReasonNoPrimary, "the primary is not eligible: "+v.reason.String()+" "+v.detail)
-	}
-	if v := q.tables(i); !v.yes() {
-		return none(ReasonNoPrimary, "on the primary itself "+v.detail)
+	if v := q.primaryUsable(); !v.yes() {
+		return none(ReasonNoPrimary, "the primary itself is not usable: "+v.reason.String()+" "+v.detail)
 	}
 	if slices.Contains(q.req.Exclude, q.snap.Server(i).Server) {
 		return none(ReasonNoPrimary, "the request excludes the primary")

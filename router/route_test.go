@@ -9,6 +9,7 @@ import (
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
+	"tidegate/cdc/key"
 	"tidegate/router"
 	"tidegate/router/routertest"
 )
@@ -451,5 +452,37 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		if !contains(err.Error(), part) {
 			t.Errorf("%q does not tell of %s", err, part)
 		}
+	}
+}
+
+// TestNoAdviceForAnExcludedPrimary: what keeps Route from naming the primary
+// keeps Serve from sending the read there.
+func TestNoAdviceForAnExcludedPrimary(t *testing.T) {
+	for name, spoil := range map[string]func(*routertest.World){
+		"excluded":      func(w *routertest.World) { w.IneligibleFor[0] = "excluded" },
+		"tainted table": func(w *routertest.World) { w.ExcludedTables[0] = posts.AnyRow },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := healthy(t)
+			w.Records[own(t, "app.posts/42")] = v(50)
+			w.Behind(t, 1, "1-40", 40)
+			w.Behind(t, 2, "1-40", 40)
+			spoil(w)
+			r := newRouter(t, w)
+			req := router.Request{Server: "b", Keys: []key.Key{mustKey(t, "app.posts/42")}}
+			var ans router.Answer
+			if err := r.Serve(&req, &ans); err != nil {
+				t.Fatal(err)
+			}
+			if ans.Yes || ans.Otherwise == router.OtherwisePrimary {
+				t.Errorf("got yes %v, otherwise %q", ans.Yes, ans.Otherwise)
+			}
+			if err := r.Route(t.Context(), &req, &ans); err != nil {
+				t.Fatal(err)
+			}
+			if ans.Yes || ans.Reason != router.ReasonNoPrimary {
+				t.Errorf("route: got yes %v, reason %v", ans.Yes, ans.Reason)
+			}
+		})
 	}
 }

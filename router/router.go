@@ -148,6 +148,10 @@ func New(o Options) (*Router, error) {
 	return r, nil
 }
 
+// Now reads the router's clock, for [Request.ArrivedAt] of requests that arrive
+// together.
+func (r *Router) Now() int64 { return r.o.Clock() }
+
 // ProbeWait is the bound of Route's wait for the primary's next probe.
 func (r *Router) ProbeWait() time.Duration { return r.o.ProbeWait }
 
@@ -264,6 +268,8 @@ func (r *Router) otherwise(q *question, i int, reason Reason) Otherwise {
 	case i >= 0 && i == q.primary:
 		return later
 	case !q.primaryOK && !q.cut:
+		return later
+	case q.primaryOK && !q.primaryUsable().yes():
 		return later
 	case q.level.usesFloor() && q.primaryOK && !q.floorWithin(q.primary):
 		return OtherwiseWait

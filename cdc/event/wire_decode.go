@@ -119,9 +119,10 @@ func (d *decoder) transaction(t *Transaction, lead byte) {
 	t.ImmediateCommit = d.commit + d.varint()
 	t.SizeBytes = d.uvarint()
 	if lead&txFlags != 0 {
-		t.Flags = Flags(d.small(1<<16 - 1))
-		if t.Flags == 0 {
-			d.fail("flags without a flag")
+		// A flag that is not known may mean anything, a change of what the scopes
+		// say too (P3).
+		if t.Flags = Flags(d.small(uint64(allFlags))); t.Flags == 0 {
+			d.fail("no flag, or an unknown one")
 		}
 	}
 	if lead&txXID != 0 {

@@ -69,6 +69,8 @@ const (
 	// NotUnderstood: something in it could not be read or understood and was
 	// written as a wide scope; counted, never skipped.
 	NotUnderstood
+
+	allFlags Flags = 1<<iota - 1
 )
 
 // Transaction is one committed transaction of the primary, in compact form:

@@ -20,7 +20,8 @@ type breaker struct {
 	probing  bool      // one question is finding out
 }
 
-// allow tells whether to ask now. Each true is answered by one call of done.
+// allow tells whether to ask now. Each true is answered by one call of done, or
+// of leave.
 func (b *breaker) allow(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,4 +54,12 @@ func (b *breaker) done(ok bool, now time.Time) {
 	b.pause = min(max(2*b.pause, b.min), b.max)
 	// Jitter, so that the clients of a dead router do not come back as one.
 	b.until = now.Add(b.pause/2 + rand.N(b.pause/2+1))
+}
+
+// leave tells that nobody waited for how the question went: it says nothing of
+// the router, neither that it is dead nor that it is back.
+func (b *breaker) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probing = false
 }

@@ -166,6 +166,13 @@ type wireError struct {
 	} `json:"error"`
 }
 
+// answer is what a router says with status 200. decode takes it whole or not at
+// all: something else than a router may sit behind the address and say 200 too.
+type answer interface{ decode(raw []byte) error }
+
+// errNotRouter tells that an answer is none of a router's.
+var errNotRouter = errors.New("not the answer of a router")
+
 // errNoRouter tells that nobody answered.
 var errNoRouter = errors.New("no router answered")
 
@@ -175,7 +182,7 @@ const maxAnswerBytes = 1 << 20
 // ask puts one question to the routers in turn until one answers or the time is
 // up. The answer goes into ok (200) or refusal (503 of a route); the error is an
 // *Error, the caller's own context's, or errNoRouter.
-func (c *Client) ask(ctx context.Context, path string, question, ok any, refusal *wireError) error {
+func (c *Client) ask(ctx context.Context, path string, question any, ok answer, refusal *wireError) error {
 	c.count.asked.Add(1)
 	body, err := json.Marshal(question)
 	if err != nil {
@@ -190,13 +197,13 @@ func (c *Client) ask(ctx context.Context, path string, question, ok any, refusal
 			continue
 		}
 		answered, err := c.askOne(limited, r, path, body, ok, refusal)
-		own := !answered && ctx.Err() != nil // the caller left; the router is not to blame
-		r.breaker.done(answered || own, time.Now())
+		if !answered && ctx.Err() != nil { // the caller left
+			r.breaker.leave()
+			return ctx.Err()
+		}
+		r.breaker.done(answered, time.Now())
 		if answered {
 			return err
-		}
-		if own {
-			return ctx.Err()
 		}
 		if limited.Err() != nil {
 			break
@@ -207,7 +214,7 @@ func (c *Client) ask(ctx context.Context, path string, question, ok any, refusal
 }
 
 // askOne asks one router. answered is false when it is as good as dead.
-func (c *Client) askOne(ctx context.Context, r *remote, path string, body []byte, ok any, refusal *wireError) (answered bool, err error) {
+func (c *Client) askOne(ctx context.Context, r *remote, path string, body []byte, ok answer, refusal *wireError) (answered bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+path, bytes.NewReader(body))
 	if err != nil {
 		return true, fmt.Errorf("make request: %w", err)
@@ -221,18 +228,18 @@ func (c *Client) askOne(ctx context.Context, r *remote, path string, body []byte
 		return false, err
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
 	if err != nil {
 		return false, err
 	}
 	if res.StatusCode == http.StatusOK {
-		if err := json.Unmarshal(answer, ok); err != nil {
+		if err := ok.decode(raw); err != nil {
 			return false, fmt.Errorf("decode answer: %w", err)
 		}
 		return true, nil
 	}
 	var we wireError
-	if err := json.Unmarshal(answer, &we); err != nil || we.Error.Code == "" {
+	if err := json.Unmarshal(raw, &we); err != nil || we.Error.Code == "" {
 		return false, fmt.Errorf("status %d without a router's error", res.StatusCode)
 	}
 	e := &we.Error

@@ -304,3 +304,66 @@ func TestNewReportsEverythingWrong(t *testing.T) {
 		t.Error("accepted without a router")
 	}
 }
+
+// TestSomethingElseThatSays200: what is not a router's answer names no server,
+// and leaves nothing of itself in the answer of the next router.
+func TestSomethingElseThatSays200(t *testing.T) {
+	for _, says := range []string{`{}`, `null`, `{"status":"ok"}`, `{"serve":true}`, `{"server_uuid":"not this one","target":7,"serve":1}`} {
+		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(says)) }))
+		c := newClient(t, nil, other.URL)
+		q := client.Query{Keys: []string{"app.posts/42"}}
+		d, err := c.Route(t.Context(), q)
+		if err != nil || d.Where != client.Primary || d.Reason != client.RouterDown {
+			t.Errorf("%s: route: got %+v, %v", says, d, err)
+		}
+		v, err := c.Serve(t.Context(), "b", q)
+		if err != nil || v.Serve || v.Reason != client.RouterDown || v.ServerUUID != "" {
+			t.Errorf("%s: serve: got %+v, %v", says, v, err)
+		}
+		other.Close()
+	}
+}
+
+// TestWhoLeavesSaysNothingOfTheRouter: callers in a hurry must not keep alive
+// the trust in a router that hangs.
+func TestWhoLeavesSaysNothingOfTheRouter(t *testing.T) {
+	arrived, hang := make(chan struct{}, 16), make(chan struct{})
+	dead := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	}))
+	defer dead.Close()
+	defer close(hang)
+	c := newClient(t, func(o *client.Options) {
+		o.Timeout, o.BreakerFailures, o.BreakerMin, o.BreakerMax = time.Second, 2, time.Hour, time.Hour
+	}, dead.URL)
+	q := client.Query{Keys: []string{"app.posts/42"}}
+	fail := func() {
+		t.Helper()
+		if d, err := c.Route(t.Context(), q); err != nil || d.Reason != client.RouterDown {
+			t.Fatalf("got %+v, %v", d, err)
+		}
+		<-arrived
+	}
+	fail()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	if _, err := c.Route(ctx, q); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want that the caller left", err)
+	}
+	fail() // the second in a row: the breaker opens
+	if _, err := c.Route(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-arrived:
+		t.Error("the router was asked once more: the breaker has forgotten a failure")
+	default:
+	}
+}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -98,6 +99,30 @@ type Decision struct {
 	RetryAfter time.Duration
 }
 
+// routed is what a router says to a route.
+type routed struct {
+	Target     string  `json:"target"`
+	Role       string  `json:"role"`
+	Addr       string  `json:"addr"`
+	ServerUUID string  `json:"server_uuid"`
+	Epoch      string  `json:"epoch"`
+	Reason     string  `json:"reason"`
+	Stale      bool    `json:"stale"`
+	Notice     *Notice `json:"notice"`
+}
+
+func (a *routed) decode(raw []byte) error {
+	var x routed
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return err
+	}
+	if x.Target == "" || x.Reason == "" {
+		return errNotRouter
+	}
+	*a = x
+	return nil
+}
+
 // Route asks which server to read. When no router answers, the decision is
 // Anywhere at levels that promise nothing, else Primary within the client's
 // budget, else Nowhere; that is no error. An error is the caller's mistake
@@ -105,16 +130,7 @@ type Decision struct {
 func (c *Client) Route(ctx context.Context, q Query) (Decision, error) {
 	w := q.wire()
 	w.Exclude, w.InTransaction = q.Exclude, q.InTransaction
-	var ok struct {
-		Target     string  `json:"target"`
-		Role       string  `json:"role"`
-		Addr       string  `json:"addr"`
-		ServerUUID string  `json:"server_uuid"`
-		Epoch      string  `json:"epoch"`
-		Reason     string  `json:"reason"`
-		Stale      bool    `json:"stale"`
-		Notice     *Notice `json:"notice"`
-	}
+	var ok routed
 	var refusal wireError
 	err := c.ask(ctx, "/v1/route", w, &ok, &refusal)
 	switch e := &refusal.Error; {
@@ -160,6 +176,18 @@ type Verdict struct {
 	Blocked    []string `json:"blocked"`
 	Need       string   `json:"need"`
 	Stale      bool     `json:"stale"`
+}
+
+func (v *Verdict) decode(raw []byte) error {
+	var x Verdict
+	if err := json.Unmarshal(raw, &x); err != nil {
+		return err
+	}
+	if x.Reason == "" || !x.Serve && x.Otherwise == "" {
+		return errNotRouter
+	}
+	*v = x
+	return nil
 }
 
 // Serve asks whether one server may be read. When no router answers, the

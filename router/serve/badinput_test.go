@@ -3,6 +3,7 @@ package serve_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -228,4 +229,72 @@ func waitUntil(t testing.TB, why func() string) {
 			t.Fatal(last)
 		}
 	}
+}
+
+// TestWhatWouldBeIgnoredIsRefused: a field that nobody reads, or of two one, is
+// a guess about what the caller must see.
+func TestWhatWouldBeIgnoredIsRefused(t *testing.T) {
+	s := start(t, routertest.Healthy(t))
+	const path = "/v1/serve?replica=b&key=app.posts/42"
+	if status, _, body := s.do("GET", path, `{"floor":"`+uuidA+`:101"}`); status != 400 || !strings.Contains(body, `"body"`) {
+		t.Errorf("a GET with a body: got %d %s", status, body)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header["Tidegate-Level"] = []string{"eventual", "strong"}
+	res, err := s.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 400 {
+		t.Errorf("two levels: got %d, want 400", res.StatusCode)
+	}
+}
+
+func TestHTTPConnectionsAreBounded(t *testing.T) {
+	s := start(t, routertest.Healthy(t), func(o *serve.Options, _ *router.Options) { o.Limits.Conns = 1 })
+	one, err := net.Dial("tcp", s.HTTPAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	waitUntil(t, func() string {
+		if n := s.Counters().HTTPConns; n != 1 {
+			return fmt.Sprint(n, " connections are open, want 1")
+		}
+		return ""
+	})
+	two, err := net.Dial("tcp", s.HTTPAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	res, err := http.ReadResponse(bufio.NewReader(two), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" || !strings.Contains(string(body), `"code":"unavailable"`) {
+		t.Errorf("got %d %v %s", res.StatusCode, res.Header, body)
+	}
+}
+
+// TestConnectionNamesAreBounded: they are kept, and who gives one need not be
+// known yet.
+func TestConnectionNamesAreBounded(t *testing.T) {
+	c := dialRESP(t, start(t, routertest.Healthy(t)))
+	long := strings.Repeat("n", 257)
+	c.send("CLIENT SETNAME " + long + "\r\n")
+	c.want("-ERR too_large field=SETNAME a name has at most 256 bytes\r\n")
+	c.send("HELLO 2 SETNAME " + long + "\r\n")
+	c.want("-ERR too_large field=SETNAME a name has at most 256 bytes\r\n")
+	c.send("CLIENT SETNAME worker-1\r\n")
+	c.want("+OK\r\n")
 }

@@ -30,12 +30,13 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) *wireError {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.o.Router.ProbeWait())
 	defer cancel()
+	arrived := s.o.Router.Now()
 	out := append(whole.out, `{"answers":[`...)
 	for i, span := range items {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = s.batchItem(ctx, r.Header, whole.body[:span.end], span, out)
+		out = s.batchItem(ctx, r.Header, arrived, whole.body[:span.end], span, out)
 	}
 	out = append(out, "]}"...)
 	writeJSON(w, http.StatusOK, out)
@@ -90,13 +91,16 @@ func batchItems(body []byte) ([]span, *wireError) {
 	return items, err
 }
 
-func (s *Server) batchItem(ctx context.Context, h http.Header, body []byte, sp span, out []byte) []byte {
+func (s *Server) batchItem(ctx context.Context, h http.Header, arrived int64, body []byte, sp span, out []byte) []byte {
 	k := kindRoute
 	if sp.replica {
 		k = kindServe
 	}
 	a := takeAsk(k)
 	defer a.put()
+	// All items arrived with the batch: the probe that one of them waited for
+	// began after the others as well.
+	a.req.ArrivedAt = arrived
 	err := a.json(&jsonReader{b: body, i: sp.start})
 	if err == nil {
 		err = a.header(h)

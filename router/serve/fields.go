@@ -307,13 +307,21 @@ func (a *ask) header(h http.Header) *wireError {
 	if _, ok := h["Tidegate-Token"]; ok {
 		return bad(CodeUnknownField, "Tidegate-Token", -1, "this version has no tokens")
 	}
-	if v := h["Tidegate-Level"]; len(v) > 0 && a.given&gaveLevel == 0 {
-		if err := a.level("Tidegate-Level", v[0]); err != nil {
-			return err
+	for _, f := range []struct {
+		name  string
+		given uint32
+		take  func(field, value string) *wireError
+	}{{"Tidegate-Level", gaveLevel, a.level}, {"Tidegate-Class", gaveClass, class}} {
+		v := h[f.name]
+		switch {
+		case len(v) == 0 || a.given&f.given != 0:
+		case len(v) > 1: // which one is meant, the weaker or the stronger?
+			return bad(CodeBadField, f.name, -1, "it is given twice")
+		default:
+			if err := f.take(f.name, v[0]); err != nil {
+				return err
+			}
 		}
-	}
-	if v := h["Tidegate-Class"]; len(v) > 0 && a.given&gaveClass == 0 {
-		return class("Tidegate-Class", v[0])
 	}
 	return nil
 }

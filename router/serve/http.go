@@ -127,6 +127,10 @@ func (s *Server) question(w http.ResponseWriter, r *http.Request, k kind, body b
 	if err := a.query(r.URL.RawQuery); err != nil {
 		return err
 	}
+	if !body && r.ContentLength != 0 {
+		// Fields that nobody reads, a floor among them, would be a wrong yes.
+		return bad(CodeBadField, "body", -1, "a GET has its fields in the query; POST takes a body")
+	}
 	if body {
 		if err := s.readBody(a, w, r); err != nil {
 			return err

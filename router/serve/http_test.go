@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -349,5 +350,42 @@ func TestAnswersAreValidJSONWhateverTheyHold(t *testing.T) {
 	}
 	if got.Addr != "quote\" back\\ nl\n bad\ufffd é" || got.Detail != "<tag>\x01" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestABatchArrivesAtOnce: the probe that answers one item began after all of
+// them, so that none waits for another one.
+func TestABatchArrivesAtOnce(t *testing.T) {
+	w := routertest.Healthy(t)
+	var now atomic.Int64
+	now.Store(routertest.Now)
+	s := start(t, w, func(_ *serve.Options, o *router.Options) {
+		o.Clock = now.Load
+		o.ProbeWait = 50 * time.Millisecond
+		news, silence := make(chan struct{}), make(chan struct{})
+		close(news)
+		rounds := 0
+		o.Changed = func() <-chan struct{} {
+			rounds++
+			defer now.Add(int64(time.Millisecond))
+			switch rounds {
+			case 1:
+				return news
+			case 2: // the one probe that there is: its tick is sent now
+				next := *w
+				next.EAt = now.Load()
+				w = &next
+			}
+			return silence
+		}
+		o.View = func() router.Snapshot { return w }
+	})
+	item := `{"level":"strong","floor":"` + uuidA + `:101"},`
+	_, _, body := s.do("POST", "/v1/batch", `{"requests":[`+strings.TrimSuffix(strings.Repeat(item, 5), ",")+`]}`)
+	if n := strings.Count(body, `"target":"a"`); n != 5 {
+		t.Errorf("%d of 5 were answered: %s", n, body)
+	}
+	if n := s.waits(); n != 1 {
+		t.Errorf("%d items waited for a probe, want the first alone", n)
 	}
 }

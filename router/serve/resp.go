@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type respConns struct {
 	mu       sync.Mutex // guards open and stopping
 	open     map[*respConn]struct{}
 	stopping bool
+	stopped  chan struct{}      // closed with stopping
 	cancel   context.CancelFunc // ends waits of commands
 	wg       sync.WaitGroup
 }
@@ -54,18 +56,27 @@ func (s *Server) runRESP() error {
 	if s.o.TLS != nil {
 		ln = tls.NewListener(ln, s.o.TLS)
 	}
+	pause := time.Duration(0)
 	for {
 		conn, err := ln.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
 		if err != nil {
-			var ne net.Error
-			if errors.As(err, &ne) && ne.Timeout() {
-				continue
+			if !passing(err) {
+				return fmt.Errorf("serve RESP: %w", err)
 			}
-			return fmt.Errorf("serve RESP: %w", err)
+			// A host that has run out of files must not lose its router, which is
+			// what keeps reads off the primary (P7): those that are in are answered,
+			// others wait. net/http does the same.
+			pause = min(max(2*pause, acceptPauseMin), acceptPauseMax)
+			s.o.Log.Warn("RESP connections can't be accepted", "error", err, "again_in", pause)
+			if !s.restAccept(pause) {
+				return nil
+			}
+			continue
 		}
+		pause = 0
 		c := &respConn{
 			s: s, conn: conn, id: s.ids.Add(1), a: new(ask), ctx: ctx, w: reply{proto: 2},
 			f: frames{maxBytes: s.o.Limits.FrameBytes, maxArgs: s.o.Limits.FrameArgs},
@@ -78,6 +89,36 @@ func (s *Server) runRESP() error {
 			defer s.leave(c)
 			c.run()
 		})
+	}
+}
+
+// Pauses after a connection that could not be accepted.
+const (
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+)
+
+// passing tells the errors of accepting that the next attempt may not meet: no
+// file or memory left, or a caller that left before it was let in.
+func passing(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// restAccept waits; false when the server stops.
+func (s *Server) restAccept(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.resp.stopped:
+		return false
 	}
 }
 
@@ -107,6 +148,7 @@ func (s *Server) stopRESP(ctx context.Context) error {
 	}
 	s.resp.mu.Lock()
 	s.resp.stopping = true
+	close(s.resp.stopped)
 	for c := range s.resp.open {
 		c.ending.Store(true)
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
@@ -152,7 +194,9 @@ func (c *respConn) run() {
 		if c.flush() != nil {
 			return
 		}
-		c.f.shrink()
+		if c.f.shrink() {
+			c.a = new(ask) // its keys lie in the buffer that was given back
+		}
 		if !c.wait() {
 			return
 		}

@@ -262,6 +262,14 @@ func (c *respConn) ping(args [][]byte) {
 	}
 }
 
+// maxNameBytes bounds a connection's name, which is kept for as long as the
+// connection and may be given by somebody who is not known yet.
+const maxNameBytes = 256
+
+func (c *respConn) nameTooLong() {
+	c.fail(fail(http.StatusRequestEntityTooLarge, CodeTooLarge, "SETNAME", fmt.Sprintf("a name has at most %d bytes", maxNameBytes)))
+}
+
 // hello answers HELLO [proto [AUTH user token] [SETNAME name]].
 func (c *respConn) hello(args [][]byte) {
 	proto, who, name := c.w.proto, c.who, c.name
@@ -286,6 +294,10 @@ func (c *respConn) hello(args [][]byte) {
 			}
 			i += 3
 		case is(args[i], "SETNAME") && i+1 < len(args):
+			if len(args[i+1]) > maxNameBytes {
+				c.nameTooLong()
+				return
+			}
 			name = string(args[i+1])
 			i += 2
 		default:
@@ -365,6 +377,8 @@ func (c *respConn) client(args [][]byte) {
 		return
 	}
 	switch sub := args[1]; {
+	case is(sub, "SETNAME") && len(args) == 3 && len(args[2]) > maxNameBytes:
+		c.nameTooLong()
 	case is(sub, "SETNAME") && len(args) == 3:
 		c.name = string(args[2])
 		c.w.simple("OK")

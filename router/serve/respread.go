@@ -174,9 +174,13 @@ func (f *frames) fill(r io.Reader) error {
 	return err
 }
 
-// shrink gives a large buffer back once nothing is left in it.
-func (f *frames) shrink() {
-	if f.r == f.w && len(f.buf) > maxKeptBytes {
-		f.buf, f.r, f.w = nil, 0, 0
+// shrink gives a large buffer back once nothing is left in it, and tells
+// whether it did.
+func (f *frames) shrink() bool {
+	if f.r != f.w || len(f.buf) <= maxKeptBytes {
+		return false
 	}
+	clear(f.args[:cap(f.args)])
+	f.buf, f.r, f.w, f.args = nil, 0, 0, f.args[:0]
+	return true
 }

@@ -31,6 +31,7 @@ type service struct {
 	url    string
 	resp   string
 	client *http.Client
+	router *router.Router
 	stop   func() error // ends Run and waits for it
 }
 
@@ -53,7 +54,7 @@ func start(t testing.TB, w *routertest.World, change ...func(*serve.Options, *ro
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Router = r
+	o.Router, s.router = r, r
 	ctx, cancel := context.WithCancel(context.Background())
 	if s.Server, err = serve.Open(ctx, o); err != nil {
 		cancel()
@@ -125,3 +126,6 @@ func lagging(t testing.TB) *routertest.World {
 	w.Behind(t, 1, "1-40", 40)
 	return w
 }
+
+// waits is how many routes waited for a probe.
+func (s *service) waits() uint64 { return s.router.Counters().Waits }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -68,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
 	s := &Server{o: o}
-	s.resp.open = map[*respConn]struct{}{}
+	s.resp.open, s.resp.stopped = map[*respConn]struct{}{}, make(chan struct{})
 	var prefix [4]byte
 	if _, err := rand.Read(prefix[:]); err != nil {
 		return nil, fmt.Errorf("serve: read random bytes: %w", err)
@@ -77,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	httpLn, err1 := o.listen(ctx, "HTTP", o.HTTPAddr)
 	respLn, err2 := o.listen(ctx, "RESP", o.RESPAddr)
 	if httpLn != nil {
-		s.httpLn = s.limit(httpLn, "")
+		s.httpLn = s.limit(httpLn, httpFarewell())
 		s.http = s.httpServer()
 	}
 	if respLn != nil {
@@ -87,6 +88,15 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("serve: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// httpFarewell is what a caller beyond the limit of connections reads.
+func httpFarewell() string {
+	e := fail(http.StatusServiceUnavailable, CodeUnavailable, "", "too many connections")
+	e.retryAfter = time.Second
+	body := string(e.appendError(nil, ""))
+	return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: " +
+		strconv.Itoa(len(body)) + "\r\n\r\n" + body
 }
 
 // HTTPAddr is where HTTP is answered; nil: nowhere.

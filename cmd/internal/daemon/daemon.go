@@ -172,24 +172,59 @@ func listenAddr(s string) string {
 // stop, then the router, then the tailing. Any other return is an error after
 // which the process should end; a restart recovers.
 func (d *Daemon) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return named("streams", d.Conn.Guard(ctx)) })
-	if d.Tailing != nil {
-		g.Go(func() error { return named("tail", d.Tailing.Run(ctx)) })
-	}
-	if d.Router != nil {
-		g.Go(func() error { return named("follow", d.Router.Run(ctx)) })
-	}
+	var listening, answering, watching []part
 	if d.Server != nil {
-		g.Go(func() error { return named("serve", d.Server.Run(ctx)) })
+		listening = append(listening, func(ctx context.Context) error { return named("serve", d.Server.Run(ctx)) })
 	}
 	if d.canary != nil {
-		g.Go(func() error { return d.canary.run(ctx) })
+		listening = append(listening, d.canary.run)
 	}
 	if d.pprof != nil {
-		g.Go(func() error { return d.pprof.run(ctx) })
+		listening = append(listening, d.pprof.run)
 	}
-	return g.Wait()
+	if d.Router != nil {
+		answering = append(answering, func(ctx context.Context) error { return named("follow", d.Router.Run(ctx)) })
+	}
+	watching = append(watching, func(ctx context.Context) error { return named("streams", d.Conn.Guard(ctx)) })
+	if d.Tailing != nil {
+		watching = append(watching, func(ctx context.Context) error { return named("tail", d.Tailing.Run(ctx)) })
+	}
+	return runInOrder(ctx, listening, answering, watching)
+}
+
+// part is one loop of the program: it runs until its context ends.
+type part func(ctx context.Context) error
+
+// runInOrder runs all parts at once. When ctx ends, or a part fails, the parts
+// of each stage are told to end once those of the stage before it have: what is
+// still being answered is answered from a router that lives. It returns
+// the error of the earliest stage that has one.
+func runInOrder(ctx context.Context, stages ...[]part) error {
+	told, tell := context.WithCancel(ctx)
+	defer tell()
+	var all errgroup.Group
+	for _, parts := range stages {
+		this := told
+		next, tellNext := context.WithCancel(context.WithoutCancel(ctx))
+		all.Go(func() error {
+			defer tellNext()
+			var stage errgroup.Group
+			for _, run := range parts {
+				stage.Go(func() error {
+					err := run(this)
+					if err != nil {
+						tell()
+					}
+					return err
+				})
+			}
+			err := stage.Wait()
+			<-this.Done()
+			return err
+		})
+		told = next
+	}
+	return all.Wait()
 }
 
 func named(what string, err error) error {

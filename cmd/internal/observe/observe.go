@@ -41,7 +41,7 @@ type Tally struct {
 	Reads           uint64 `json:"reads"`
 	Stale           uint64 `json:"stale"`            // a replica had not proven the newest write of a key
 	NeedlessPrimary uint64 `json:"needless_primary"` // read at the primary, a replica would have shown the same
-	Undecided       uint64 `json:"undecided"`        // too old, unknown table or server, or written since
+	Undecided       uint64 `json:"undecided"`        // too old, in the future, unknown table or server, or written since
 }
 
 func (t *Tally) add(v verdict) {
@@ -99,7 +99,7 @@ func (o *Observer) Observe(_ context.Context, reads []serve.ObservedRead) error 
 	return nil
 }
 
-// Tally returns the totals and those by server.
+// Tally returns the totals, and those by server of the servers that are known.
 func (o *Observer) Tally() (Tally, map[string]Tally) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,12 +141,15 @@ func (o *Observer) judge(now time.Time) {
 	defer o.mu.Unlock()
 	later := o.waiting[:0]
 	for _, r := range o.waiting {
-		if now.Sub(r.At) < settle {
+		if ago := now.Sub(r.At); ago < settle && ago > -keep {
 			later = append(later, r)
 			continue
 		}
 		v := o.verdictLocked(current, &r)
 		o.total.add(v)
+		if _, known := current.ServerIndex(r.Server); !known {
+			continue // whatever reporters call it: tallies are bounded
+		}
 		t := o.byServer[r.Server]
 		if t == nil {
 			t = &Tally{}

@@ -148,3 +148,30 @@ func TestAFullQueueRefuses(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestReportersCannotFillTheObserver: reads from the future (a clock that is
+// wrong) do not wait for it, and servers that nobody knows get no tally.
+func TestReportersCannotFillTheObserver(t *testing.T) {
+	w := newWorld(t)
+	o := New(w.ix.Snapshot)
+	now := time.Now()
+	var reads []serve.ObservedRead
+	for i := range 100 {
+		reads = append(reads, serve.ObservedRead{At: now.Add(time.Hour), Server: "made up " + string(rune('a'+i))})
+	}
+	reads = append(reads, serve.ObservedRead{At: now.Add(100 * time.Millisecond), Server: "b"})
+	if err := o.Observe(t.Context(), reads); err != nil {
+		t.Fatal(err)
+	}
+	o.judge(now)
+	total, by := o.Tally()
+	if want := (Tally{Reads: 100, Undecided: 100}); total != want {
+		t.Errorf("got %+v, want %+v", total, want)
+	}
+	if len(by) != 0 {
+		t.Errorf("%d servers that nobody knows have a tally", len(by))
+	}
+	if len(o.waiting) != 1 {
+		t.Errorf("%d reads wait, want the one that has just happened", len(o.waiting))
+	}
+}
