@@ -29,6 +29,7 @@ type script struct {
 	ends     map[string]string // of binlog files
 	marks    map[string]fileMark
 	waits    int // probes that waited
+	full     int // probes that asked for the status
 	conns    uint64
 	own      []tableFact
 	changed  chan struct{} // closed at each change of executed
@@ -147,11 +148,14 @@ func (l *scriptLink) fileEnd(_ context.Context, f, _ binlogFile) (string, error)
 func (l *scriptLink) probe(ctx context.Context, q probeRequest) (Probe, error) {
 	timer := time.NewTimer(q.Wait)
 	defer timer.Stop()
+	l.s.mu.Lock()
 	if !q.WaitFor.IsEmpty() {
-		l.s.mu.Lock()
 		l.s.waits++
-		l.s.mu.Unlock()
 	}
+	if q.Full {
+		l.s.full++
+	}
+	l.s.mu.Unlock()
 	for {
 		l.s.mu.Lock()
 		p := Probe{

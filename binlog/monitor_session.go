@@ -32,11 +32,12 @@ type session struct {
 	// probedClock is the same by the suspend-aware clock.
 	probedClock int64
 	fullAt      time.Time
-	fruitless   int       // waits in a row that proved nothing
-	proved      int       // hinted transactions that the newest proof proved
-	pauseUntil  time.Time // no waits before
-	noWait      bool      // the server refuses to wait for GTIDs
-	unsent      bool      // the newest state could not be published
+	fruitless   int           // waits in a row that proved nothing
+	proved      int           // hinted transactions that the newest proof proved
+	tookPlain   time.Duration // round trip of the newest probe that did not wait
+	pauseUntil  time.Time     // no waits before
+	noWait      bool          // the server refuses to wait for GTIDs
+	unsent      bool          // the newest state could not be published
 	wasPrimary  bool
 	steered     event.Role // for which the tail was last told to run or not
 
@@ -46,6 +47,7 @@ type session struct {
 	uptimeAt   int64
 	facts      *serverFacts
 	factsAt    time.Time
+	lag        lagMeter
 	tables     tableView
 	role       event.Role
 	history    event.History
@@ -292,12 +294,17 @@ func (s *session) follow(ctx context.Context) error {
 			}
 			q, ticks, asked, need = s.next()
 		}
-		if err := s.pace(ctx, q); err != nil {
+		due, err := s.pace(ctx, q)
+		if err != nil {
 			return refuse(asked, err)
 		}
-		if !q.Full {
-			// What was hinted during the pause is proven with the rest.
-			if q, ticks, asked, need = s.next(); !need {
+		if !q.Prompt {
+			// What was hinted during the pause is proven with the rest, and a tick
+			// that came meanwhile does not wait for its end.
+			if q, ticks, asked, need = s.next(); !need || !due {
+				if err := s.flush(ctx); err != nil {
+					return refuse(asked, err)
+				}
 				continue
 			}
 		}
@@ -305,45 +312,6 @@ func (s *session) follow(ctx context.Context) error {
 			return err
 		}
 		q, ticks, asked, need = s.next()
-	}
-}
-
-// Probes are spread out where that costs little: when one proves many, waiting
-// a little longer proves more at once, and a busy mysqld is asked less often;
-// and a primary's proofs matter to its own sessions only.
-const (
-	denseProof    = 2 // transactions that one interval should prove
-	maxStretch    = 4 // intervals between two probes of a busy server
-	primaryFactor = 4 // intervals between two proofs of a primary
-)
-
-// interval is the least time between the beginnings of two proofs.
-func (s *session) interval() time.Duration {
-	stretch := min(max(1, s.proved/denseProof), maxStretch)
-	if s.wasPrimary {
-		stretch = max(stretch, primaryFactor)
-	}
-	return time.Duration(stretch) * s.m.o.MinInterval
-}
-
-// pace keeps the interval between the beginnings of two probes. Full ones, for
-// a tick or a caller that waits, keep MinInterval.
-func (s *session) pace(ctx context.Context, q probeRequest) error {
-	least := s.interval()
-	if q.Full {
-		least = s.m.o.MinInterval
-	}
-	wait := least - time.Since(s.probedAt)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }
 
@@ -366,7 +334,7 @@ func (s *session) rest(ctx context.Context) error {
 	return nil
 }
 
-// demand puts a full probe together.
+// demand puts a prompt and full probe together.
 func (s *session) demand() (probeRequest, []event.RouterTick, []request) {
 	// Ticks are read before the probe begins (rules §1).
 	ticks := s.ticks()
@@ -374,7 +342,7 @@ func (s *session) demand() (probeRequest, []event.RouterTick, []request) {
 	defer s.m.mu.Unlock()
 	asked := s.m.fresh
 	s.m.fresh = nil
-	return probeRequest{Full: true}, ticks, asked
+	return probeRequest{Full: true, Prompt: true}, ticks, asked
 }
 
 // ticks reads the newest ticks in one order.
@@ -384,16 +352,17 @@ func (s *session) ticks() []event.RouterTick {
 	return ticks
 }
 
-// next decides whether to probe now, and how: at once and fully when a router
-// ticked or somebody asked, otherwise as a proof of what was hinted.
+// next decides whether to probe now, and how: at once and without waiting when a
+// router ticked or somebody asked, otherwise as a proof of what was hinted.
 func (s *session) next() (q probeRequest, ticks []event.RouterTick, asked []request, need bool) {
 	ticks = s.ticks()
 	now := time.Now()
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	if len(s.m.fresh) > 0 || !s.ticksSet || !slices.Equal(ticks, s.lastTicks) || now.Sub(s.fullAt) >= s.m.o.AliveInterval {
+	full := !s.ticksSet || now.Sub(s.fullAt) >= s.m.o.AliveInterval
+	if full || len(s.m.fresh) > 0 || !slices.Equal(ticks, s.lastTicks) {
 		asked, s.m.fresh = s.m.fresh, nil
-		return probeRequest{Full: true}, ticks, asked, true
+		return probeRequest{Full: full, Prompt: true}, ticks, asked, true
 	}
 	target := s.targetLocked()
 	if target.IsEmpty() || now.Before(s.pauseUntil) {
@@ -456,7 +425,7 @@ func (s *session) round(ctx context.Context, q probeRequest, ticks []event.Route
 	if err == nil {
 		err = s.took(p, q, ticks)
 	}
-	if err == nil && (q.Full || s.dirtyNow()) {
+	if err == nil && (q.Prompt || s.dirtyNow()) {
 		err = s.publish(ctx)
 	}
 	if err != nil {
@@ -501,12 +470,17 @@ func (s *session) took(p Probe, q probeRequest, ticks []event.RouterTick) error 
 		return &changedError{fmt.Sprintf("gtid_executed has shrunk: %s is missing", g)}
 	}
 	now := time.Now()
+	// Whatever the probe is for, it began after these ticks and may name them.
+	s.lastTicks, s.ticksSet = ticks, true
 	if q.Full {
-		s.lastTicks, s.ticksSet, s.fullAt = ticks, true, s.probedAt
+		s.fullAt = s.probedAt
 	} else {
-		p.Full, p.UptimeSeconds, p.ThreadsRunning = s.last.Full, s.last.UptimeSeconds, s.last.ThreadsRunning
-		// A proof began after these ticks as well, and may name them.
-		s.lastTicks = ticks
+		// The connection lives, and so the run that was asked goes on.
+		p.Full, p.ThreadsRunning = s.last.Full, s.last.ThreadsRunning
+		p.UptimeSeconds = int64((s.uptime + time.Duration(s.probedClock-s.uptimeAt)) / time.Second)
+		if q.WaitFor.IsEmpty() {
+			s.tookPlain = now.Sub(s.probedAt)
+		}
 	}
 	if s.noWait && p.GTIDMode == "ON" {
 		s.noWait = false

@@ -14,10 +14,13 @@ import (
 func (s *session) slowLane(ctx context.Context) {
 	m := s.m
 	var tablesAt time.Time
-	ticker := time.NewTicker(m.o.FactsInterval)
-	defer ticker.Stop()
+	timer := time.NewTimer(m.o.FactsInterval)
+	defer timer.Stop()
 	for {
-		if s.readFacts(ctx) || time.Since(tablesAt) >= m.o.TablesInterval {
+		began := time.Now()
+		changed := s.readFacts(ctx)
+		timer.Reset(m.factsEvery(time.Since(began)))
+		if changed || time.Since(tablesAt) >= m.o.TablesInterval {
 			if s.readTables(ctx) {
 				tablesAt = time.Now()
 			}
@@ -31,7 +34,7 @@ func (s *session) slowLane(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-m.news:
-		case <-ticker.C:
+		case <-timer.C:
 		}
 	}
 }
@@ -71,6 +74,7 @@ func (s *session) readFacts(ctx context.Context) bool {
 	filtersChanged := !sameStrings(old.rules().printed(), f.rules().printed())
 	s.dirty = s.dirty || filtersChanged || factsDiffer(old, f)
 	s.facts, s.factsAt = f, began
+	s.lag.look(s.executed.Count(), f.received().Subtract(s.executed).Count(), time.Now())
 	s.advanceLocked(f.binlogFile)
 	s.setFilteredLocked()
 	if s.dirty {

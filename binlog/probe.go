@@ -21,7 +21,7 @@ type Probe struct {
 	ReadOnly      bool
 	SuperReadOnly bool
 	// Full tells that the probe also read Uptime and ThreadsRunning, which cost
-	// the server four times the rest and are asked for at ticks, not at proofs.
+	// the server three times the rest and are asked for once a second.
 	Full           bool
 	UptimeSeconds  int64
 	ThreadsRunning int64
@@ -37,7 +37,11 @@ type probeRequest struct {
 	WaitFor gtid.Set
 	// Wait bounds that waiting; the answer is good either way.
 	Wait time.Duration
+	// Full asks for Uptime and ThreadsRunning too.
 	Full bool
+	// Prompt: a tick or a caller waits for this probe. It is published whatever
+	// it says.
+	Prompt bool
 }
 
 const (

@@ -62,6 +62,9 @@ func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error
 	figures = []Figure{
 		figure("confirm_cost.throughput", median(with), "txn/s", higher).against(median(without), medianRatio(with, without)).must(0.95).aim(0.98),
 		figure("confirm_cost.primary_cpu", median(m.cpuWith), "us/txn", lower).against(median(m.cpuWithout), medianRatio(m.cpuWith, m.cpuWithout)),
+		figure("confirm_cost.dumps", median(m.dumps), "% of the processor", lower),
+		figure("confirm_cost.probes", median(m.probes), "% of the processor", lower),
+		figure("confirm_cost.applied", median(m.appliedWith), "of the primary's txn", higher).against(median(m.appliedWithout), medianRatio(m.appliedWith, m.appliedWithout)),
 	}
 	for _, s := range c.Replicas() {
 		figures = append(figures, figure("confirm_cost.confirmations_"+s.Name(), median(m.confirmed[s.Name()]), "1/s", higher))
@@ -99,12 +102,16 @@ type costMeasure struct {
 	load   *costLoad
 	daemon *child
 
-	cpuWithout, cpuWith []float64            // of the primary, microseconds a transaction
-	confirmed           map[string][]float64 // confirmations a second, by server
+	cpuWithout, cpuWith         []float64            // of the primary, microseconds a transaction
+	appliedWithout, appliedWith []float64            // by the replicas meanwhile, of what was written
+	dumps, probes               []float64            // of Tidegate's connections, percent of the servers' processor
+	confirmed                   map[string][]float64 // confirmations a second, by server
 }
 
 func (m *costMeasure) without(ctx context.Context) (float64, error) {
-	return m.measure(ctx, &m.cpuWithout)
+	h, err := m.measure(ctx)
+	m.cpuWithout, m.appliedWithout = append(m.cpuWithout, h.primaryCPU), append(m.appliedWithout, h.applied)
+	return h.perSecond, err
 }
 
 func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
@@ -122,9 +129,12 @@ func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
 		return 0, err
 	}
 	began := time.Now()
-	if tps, err = m.measure(ctx, &m.cpuWith); err != nil {
+	h, err := m.measure(ctx)
+	if err != nil {
 		return 0, err
 	}
+	m.cpuWith, m.appliedWith = append(m.cpuWith, h.primaryCPU), append(m.appliedWith, h.applied)
+	m.dumps, m.probes = append(m.dumps, h.dumps), append(m.probes, h.probes)
 	took := time.Since(began).Seconds()
 	after, err := confirmations(ctx, at)
 	if err != nil {
@@ -133,30 +143,44 @@ func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
 	for name, n := range after {
 		m.confirmed[name] = append(m.confirmed[name], (n-before[name])/took)
 	}
-	return tps, nil
+	return h.perSecond, nil
+}
+
+// half is what one half of a round gave.
+type half struct {
+	perSecond  float64
+	primaryCPU float64 // microseconds a transaction
+	applied    float64 // by a replica on average, of what the primary wrote
+	// Of Tidegate's connections on all servers, percent of the servers' one
+	// processor: what a binlog is sent by, and all else.
+	dumps, probes float64
 }
 
 // measure is one half of a round: the servers begin level, and the load is warm
 // when it begins to count.
-func (m *costMeasure) measure(ctx context.Context, cpu *[]float64) (float64, error) {
+func (m *costMeasure) measure(ctx context.Context) (h half, err error) {
 	if err := inSync(ctx, m.c); err != nil {
-		return 0, err
+		return h, err
 	}
-	pid := m.c.Primary().PID()
-	var before, after float64
+	var before, after costEdge
 	tps, txns, err := m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
 		at := &after
 		if begin {
 			at = &before
 		}
-		*at, err = cpuMicros(pid)
+		*at, err = readCostEdge(ctx, m.c)
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return h, err
 	}
-	*cpu = append(*cpu, (after-before)/float64(max(txns, 1)))
-	return tps, nil
+	wrote, micros := after.executed[0]-before.executed[0], float64(after.at.Sub(before.at).Microseconds())
+	for i := range m.c.Replicas() {
+		h.applied += (after.executed[1+i] - before.executed[1+i]) / max(wrote, 1) / float64(len(m.c.Replicas()))
+	}
+	h.perSecond, h.primaryCPU = tps, (after.primaryCPU-before.primaryCPU)/float64(max(txns, 1))
+	h.dumps, h.probes = 100*(after.dumps-before.dumps)/micros, 100*(after.probes-before.probes)/micros
+	return h, nil
 }
 
 // confirmations reads the counters of a Tidegate, by server.
