@@ -67,7 +67,8 @@ func newWorldFor(t *testing.T, c *testenv.Cluster) *world {
 // prepare makes app.posts.
 func (w *world) prepare() {
 	w.t.Helper()
-	query := "DROP TABLE IF EXISTS app.posts; CREATE TABLE app.posts (id INT PRIMARY KEY, author_id INT NOT NULL, v BIGINT NOT NULL, body VARCHAR(200), KEY (author_id))"
+	// With a default schema: replicate-do-db looks at that for DDL.
+	query := "USE app; DROP TABLE IF EXISTS app.posts; CREATE TABLE app.posts (id INT PRIMARY KEY, author_id INT NOT NULL, v BIGINT NOT NULL, body VARCHAR(200), KEY (author_id))"
 	for id := range loadRows {
 		query += fmt.Sprintf("; INSERT INTO app.posts (id, author_id, v) VALUES (%d, %d, 0)", id+1, (id+1)%loadAuthors)
 	}
