@@ -103,6 +103,9 @@ var checkVariables = []string{
 func Gather(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Inspection, error) {
 	in := &Inspection{cfg: cfg, vars: map[string]string{}}
 	v, err := queryRow(ctx, db, "SELECT VERSION(), @@global.version_comment")
+	if in.refused = refuseTLS(cfg, err); in.refused != nil {
+		return in, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", cfg, err)
 	}

@@ -32,6 +32,7 @@ func (in *Inspection) Findings() []Finding {
 	in.checkDurability(f)
 	in.checkRetention(f)
 	if in.facts != nil {
+		in.checkGroup(f)
 		in.checkReplication(f)
 		in.checkFilters(f)
 	}
@@ -184,6 +185,15 @@ func (in *Inspection) checkReplication(f *findings) {
 	if c.delay > 0 {
 		f.add(Advice, fmt.Sprintf("SOURCE_DELAY is %d s", c.delay), "the server is always that much behind; answers for recent writes are no there", "STOP REPLICA SQL_THREAD; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 0; START REPLICA SQL_THREAD")
 	}
+}
+
+// checkGroup: decisions/group-replication.md.
+func (in *Inspection) checkGroup(f *findings) {
+	if in.facts.group.state == "" {
+		return
+	}
+	f.add(Warning, "member of a replication group", "a secondary may show a transaction before the primary owns it: a session that moves between members may go back (P4)",
+		"read at level strong where a session must not go back")
 }
 
 func (in *Inspection) checkFilters(f *findings) {

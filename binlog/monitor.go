@@ -147,6 +147,7 @@ type Monitor struct {
 
 	state    atomic.Pointer[event.ServerState]
 	counters counters
+	unmet    string // why the server was never met, as last logged; Run's alone
 
 	wake chan struct{} // capacity 1: something for the owner to look at
 	news chan struct{} // capacity 1: something for the slow lane to look at
@@ -271,7 +272,7 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 		began := time.Now()
 		err := m.runSession(ctx, &met)
 		if ctx.Err() != nil {
-			m.publishDown(context.WithoutCancel(ctx), "the tailer has stopped")
+			m.publishStopped(ctx)
 			return nil
 		}
 		var refused *RefusedError
@@ -288,7 +289,7 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			m.publishDown(context.WithoutCancel(ctx), "the tailer has stopped")
+			m.publishStopped(ctx)
 			return nil
 		case <-timer.C:
 		}
@@ -305,12 +306,24 @@ func (e *changedError) Error() string { return e.what }
 // downTimeout bounds the last word about a server.
 const downTimeout = time.Second
 
+// publishStopped says the last word of a monitor whose ctx has ended.
+func (m *Monitor) publishStopped(ctx context.Context) {
+	if m.state.Load() == nil && m.was.state == nil {
+		return // nothing was said of the server before
+	}
+	m.publishDown(context.WithoutCancel(ctx), "the tailer has stopped")
+}
+
 // publishDown ends the lease at once (rules §6.3). Nothing is said of a server
 // that was never met.
 func (m *Monitor) publishDown(ctx context.Context, why string) {
 	last := m.state.Load()
 	if last == nil {
 		if m.was.state == nil {
+			if m.unmet != why && ctx.Err() == nil {
+				m.unmet = why
+				m.log.Warn("server not reached yet, trying again", "why", why)
+			}
 			return
 		}
 		last = m.was.state

@@ -116,6 +116,9 @@ func (m *Monitor) open(ctx context.Context, met bool) (*session, error) {
 	defer cancel()
 	l, err := m.backend.pin(dial)
 	if err != nil {
+		if refused := refuseTLS(&m.o.Server, err); refused != nil && !met {
+			return nil, refused
+		}
 		if !met && isMySQL(err, errAccessDenied) {
 			return nil, &RefusedError{Server: m.o.Server.Name, Reason: err.Error(), Mend: "check user and password; " + grantFor(m.o.Server.User)}
 		}

@@ -113,7 +113,7 @@ func (c *ServerConfig) OpenDB() (*sql.DB, error) {
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd = c.User, c.Password
 	cfg.Net, cfg.Addr = c.network(), c.Addr
-	cfg.TLS = c.TLS
+	cfg.TLS = c.tlsFor()
 	cfg.Timeout = c.connectTimeout()
 	cfg.AllowNativePasswords = true
 	cfg.InterpolateParams = true

@@ -98,7 +98,7 @@ func connectDump(ctx context.Context, o dumpOptions) (*dumpConn, Facts, error) {
 	var err error
 	d.c, err = client.ConnectWithDialer(ctx, o.server.network(), o.server.Addr, o.server.User, o.server.Password, "", dialer,
 		func(c *client.Conn) error {
-			c.SetTLSConfig(o.server.TLS)
+			c.SetTLSConfig(o.server.tlsFor())
 			c.SetAttributes(map[string]string{"program_name": "tidegate", "_client_role": "binary_log_listener"})
 			return nil
 		})
@@ -120,6 +120,9 @@ func connectDump(ctx context.Context, o dumpOptions) (*dumpConn, Facts, error) {
 }
 
 func connectError(s *ServerConfig, err error) error {
+	if refused := refuseTLS(s, err); refused != nil {
+		return refused
+	}
 	var my *mysql.MyError
 	if errors.As(err, &my) && my.Code == mysql.ER_ACCESS_DENIED_ERROR {
 		return &RefusedError{

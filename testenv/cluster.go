@@ -26,6 +26,10 @@ type Options struct {
 	Chain bool
 	// Independent leaves every server alone and writable: no replication.
 	Independent bool
+	// RequireTLS makes every server refuse connections over TCP without TLS
+	// (require_secure_transport); replicas use TLS. Unless Args name other files,
+	// the certificates are mysqld's own, under the authority [Server.CAFile].
+	RequireTLS bool
 	// Dir is where the servers' folders go; it is kept at the end. Empty: a
 	// temporary folder, which is removed.
 	Dir string

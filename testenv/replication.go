@@ -91,9 +91,9 @@ func (s *Server) RepointTo(ctx context.Context, source *Server, via string) erro
 	}
 	err = s.Exec(ctx, "STOP REPLICA")
 	if err == nil {
-		err = s.Exec(ctx, `CHANGE REPLICATION SOURCE TO SOURCE_HOST=?, SOURCE_PORT=?, SOURCE_USER=?, SOURCE_PASSWORD=?,
+		err = s.Exec(ctx, `CHANGE REPLICATION SOURCE TO SOURCE_HOST=?, SOURCE_PORT=?, SOURCE_USER=?, SOURCE_PASSWORD=?, SOURCE_SSL=?,
 			SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1, SOURCE_HEARTBEAT_PERIOD=1, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=86400`,
-			host, number, ReplicationUser, ReplicationPassword)
+			host, number, ReplicationUser, ReplicationPassword, s.tls)
 	}
 	if err == nil {
 		s.mu.Lock()

@@ -26,6 +26,7 @@ type Server struct {
 	socket string
 	port   *Port
 	opts   ServerOptions
+	tls    bool     // Options.RequireTLS
 	args   []string // Options.Args, then ServerOptions.Args
 	db     *sql.DB
 	proc   *Process
@@ -45,7 +46,7 @@ func (c *Cluster) newServer(i int, opts Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{c: c, name: name, index: i, dir: filepath.Join(c.dir, name), port: p, opts: opts.PerServer[name]}
+	s := &Server{c: c, name: name, index: i, dir: filepath.Join(c.dir, name), port: p, opts: opts.PerServer[name], tls: opts.RequireTLS}
 	s.args = slices.Concat(opts.InitArgs, opts.Args, s.opts.Args)
 	s.readOnly = i > 0 && !opts.Independent && !s.opts.Writable
 	s.socket = filepath.Join(s.dir, "sock")
@@ -92,6 +93,9 @@ func (s *Server) Dir() string { return s.dir }
 
 // DataDir is the folder that mysqld keeps its data in.
 func (s *Server) DataDir() string { return filepath.Join(s.dir, "data") }
+
+// CAFile is the authority that mysqld made for its own certificates.
+func (s *Server) CAFile() string { return filepath.Join(s.DataDir(), "ca.pem") }
 
 // LogFile is mysqld's error log.
 func (s *Server) LogFile() string { return filepath.Join(s.dir, "error.log") }
@@ -317,6 +321,9 @@ func (s *Server) serverArgs() []string {
 		args = append(args, "--sync-binlog=0", "--innodb-flush-log-at-trx-commit=0")
 	} else {
 		args = append(args, "--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1")
+	}
+	if s.tls {
+		args = append(args, "--require-secure-transport=ON")
 	}
 	s.mu.Lock()
 	readOnly := s.readOnly

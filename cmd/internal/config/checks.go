@@ -70,9 +70,26 @@ func (c *Config) checkServers(add func(path, message string)) {
 			add(at+".addr", fmt.Sprintf("%q is the address of servers[%d] too", s.Addr, j))
 		}
 		addrs[s.Addr] = i
+		checkTLS(at+".tls", &s.TLS, add)
 		if s.Password != "" && s.PasswordFile != "" {
 			add(at+".password_file", "password is given too: name one of them")
 		}
+	}
+}
+
+// checkTLS checks the client's side of TLS.
+func checkTLS(at string, t *TLS, add func(path, message string)) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		add(at, "cert_file and key_file go together")
+	}
+	if t.Verify == "ca" && t.CAFile == "" {
+		add(at+".verify", "ca needs ca_file: any certificate of a public authority would do otherwise")
+	}
+	if t.Verify == "ca" && t.ServerName != "" {
+		add(at+".server_name", "is not looked at with verify: ca; leave one of them out")
+	}
+	if !t.Enabled && (t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" || t.ServerName != "" || t.Verify == "ca") {
+		add(at+".enabled", "is false, and other keys of TLS are given: the connection would be in the clear")
 	}
 }
 

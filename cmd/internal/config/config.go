@@ -62,6 +62,7 @@ type TLS struct {
 	CertFile   string `yaml:"cert_file" doc:"PEM file of a client certificate"`
 	KeyFile    string `yaml:"key_file" doc:"PEM file of its key"`
 	ServerName string `yaml:"server_name" doc:"name expected in the server's certificate; empty: the host"`
+	Verify     string `yaml:"verify" doc:"full: the certificate must come from a trusted authority and name the server; ca: from the authority in ca_file, whatever it names (certificates that mysqld makes itself name nothing)" default:"full" oneof:"full ca"`
 }
 
 // NATS says where the streams live.
@@ -164,6 +165,7 @@ func (c *Config) crossChecks(add func(path, message string)) {
 		add("cluster", fmt.Sprintf("%q may hold letters, digits, - and _ only, 64 at most", c.Cluster))
 	}
 	c.checkServers(add)
+	checkTLS("nats.tls", &c.NATS.TLS, add)
 	if c.NATS.Replicas > 1 && c.NATS.URL == "" {
 		add("nats.replicas", "more than 1 needs an external NATS cluster: set nats.url")
 	}

@@ -108,6 +108,11 @@ func TestOneProblemEach(t *testing.T) {
 		"group column twice":    {small + "keys: {app.posts: [a, A]}\n", "named twice"},
 		"lease too short":       {small + "router: {tick: 1s, lease: 1s}\n", "more than two ticks"},
 		"half of TLS":           {small + "listen: {tls: {cert_file: x}}\n", "go together"},
+		"half of a client's":    {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {enabled: true, key_file: x}}]\n", "go together"},
+		"verify without a CA":   {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {enabled: true, verify: ca}}]\n", "ca needs ca_file"},
+		"verify and a name":     {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {enabled: true, verify: ca, ca_file: x, server_name: y}}]\n", "leave one of them out"},
+		"TLS not enabled":       {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {ca_file: x}}]\n", "in the clear"},
+		"TLS to NATS":           {small + "nats: {url: \"nats://h:1\", tls: {ca_file: x}}\n", "in the clear"},
 		"size wrong":            {small + "nats: {max_bytes: 3 elephants}\n", "a size such as"},
 	}
 	for name, c := range cases {

@@ -15,7 +15,7 @@ import (
 // operator who accepts, and the canary that checks a caller's key.
 func TestNamesFold(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2, InitArgs: []string{"--lower-case-table-names=1"}})
-	w := &world{t: t, ctx: testenvtest.Context(t, testTimeout), c: c, dir: t.TempDir()}
+	w := newWorldFor(t, c)
 	w.makeTable()
 	p := w.start(everything, settings{keys: "App.POSTS: [Author_ID]", canary: "{one_in: 1, per_s: 100}"})
 	p.ready()

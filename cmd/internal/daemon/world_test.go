@@ -27,6 +27,7 @@ type settings struct {
 	keys    string // default "app.posts: [author_id]"
 	canary  string // default "{one_in: 0}"
 	more    string // further lines of the file
+	tls     string // keys of each server's tls; empty: no TLS
 }
 
 // world is one test's use of the servers.
@@ -44,16 +45,31 @@ const testTimeout = 90 * time.Second
 // newWorld gives the test healthy servers, with app.posts as the load wants it.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, ctx: testenvtest.Context(t, testTimeout), c: servers, dir: t.TempDir()}
+	w := newWorldFor(t, servers)
 	t.Cleanup(func() { w.heal() })
 	w.makeTable()
 	return w
 }
 
+// newWorldOn gives the test servers of its own.
+func newWorldOn(t *testing.T, o testenv.Options) *world {
+	t.Helper()
+	w := newWorldFor(t, testenvtest.Cluster(t, o))
+	w.makeTable()
+	return w
+}
+
+// newWorldFor leaves the test's own servers as they are.
+func newWorldFor(t *testing.T, c *testenv.Cluster) *world {
+	t.Helper()
+	return &world{t: t, ctx: testenvtest.Context(t, testTimeout), c: c, dir: t.TempDir()}
+}
+
 // makeTable makes app.posts as the load wants it.
 func (w *world) makeTable() {
 	w.t.Helper()
-	query := "DROP TABLE IF EXISTS app.posts; CREATE TABLE app.posts (id INT PRIMARY KEY, author_id INT NOT NULL, v BIGINT NOT NULL, body VARCHAR(200), KEY (author_id))"
+	// With a default schema: replicate-do-db looks at that for DDL.
+	query := "USE app; DROP TABLE IF EXISTS app.posts; CREATE TABLE app.posts (id INT PRIMARY KEY, author_id INT NOT NULL, v BIGINT NOT NULL, body VARCHAR(200), KEY (author_id))"
 	for id := range loadRows {
 		query += fmt.Sprintf("; INSERT INTO app.posts (id, author_id, v) VALUES (%d, %d, 0)", id+1, (id+1)%loadAuthors)
 	}
@@ -80,7 +96,7 @@ func (w *world) configText(s settings) string {
 	fmt.Fprintf(&b, "listen: {http: %q, resp: \"off\"}\nkeys: {%s}\ncanary: %s\n", or(s.http, "off"), or(s.keys, "app.posts: [author_id]"), or(s.canary, "{one_in: 0}"))
 	fmt.Fprintf(&b, "nats: {url: %q, max_bytes: 64MiB}\n%sservers:\n", s.nats, s.more)
 	for _, m := range w.c.Servers() {
-		fmt.Fprintf(&b, "  - {name: %s, addr: %q, user: %s, password: %s}\n", m.Name(), m.Addr(), testenv.TidegateUser, testenv.TidegatePassword)
+		fmt.Fprintf(&b, "  - {name: %s, addr: %q, user: %s, password: %s, tls: {%s}}\n", m.Name(), m.Addr(), testenv.TidegateUser, testenv.TidegatePassword, s.tls)
 	}
 	return b.String()
 }
@@ -95,10 +111,14 @@ type program struct {
 	shut bool
 }
 
+func (w *world) config(s settings) (*config.Config, error) {
+	return config.Parse("test", []byte(w.configText(s)), os.LookupEnv)
+}
+
 // open opens the program without running it.
 func (w *world) open(parts daemon.Parts, s settings) (*program, error) {
 	w.t.Helper()
-	cfg, err := config.Parse("test", []byte(w.configText(s)), os.LookupEnv)
+	cfg, err := w.config(s)
 	if err != nil {
 		return nil, err
 	}
