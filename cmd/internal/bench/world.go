@@ -152,7 +152,7 @@ func (w *world) executed(lag int64) gtid.Set {
 // tick.
 func (w *world) state(i int, lag int64) error {
 	s := &event.ServerState{
-		Server: w.names[i], AppAddr: "127.0.0.1:3306", UUID: worldUUID(i), Epoch: event.Epoch(1 + i), History: 1, Alive: true,
+		Server: w.names[i], AppAddr: "127.0.0.1:3306", UUID: worldUUID(i), Epoch: event.Epoch(1 + i), History: 1, LossSeen: 1 << 62, Alive: true,
 		Role: event.RoleReplica, Drained: true, GTIDMode: "ON", Follow: "binlog", ServerVersion: "9.7.4",
 		Executed: w.executed(lag), Ticks: []event.RouterTick{{Router: w.router, Tick: w.tick}},
 	}
