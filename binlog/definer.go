@@ -88,7 +88,9 @@ func (d *definer) open(t *Tailer) error {
 	}
 	d.results = make(chan lookupReport, 1)
 	d.first = true
-	d.want.all = true
+	// What was delivered before is not read again, and its newest may be DDL that
+	// the server is still committing.
+	d.want.all, d.ddlSet = true, t.o.From
 	return nil
 }
 
@@ -125,6 +127,16 @@ func (d *definer) ddl(t *Tailer, effects []effect) {
 		d.want.merge(tables, all)
 	}
 	d.ddlSet = t.executed.Set()
+}
+
+// unread follows changes that nobody could read: any of them may have been DDL.
+func (d *definer) unread(t *Tailer) {
+	if d.look == nil {
+		return
+	}
+	e := effect{reach: reachEverything, ddl: true}
+	t.reg.touch(&e)
+	d.ddl(t, []effect{e})
 }
 
 // settle does what is due: takes a report, accepts a result that the tail has

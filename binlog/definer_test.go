@@ -89,6 +89,12 @@ func answer(t testing.TB, executed string, primary map[string]int) func(lookupRe
 // answered, so that the order is certain.
 func playGated(t *testing.T, text string, g *gate) *listHandler {
 	t.Helper()
+	return playGatedFrom(t, text, gtid.Set{}, g)
+}
+
+// playGatedFrom is playGated behind what was delivered before.
+func playGatedFrom(t *testing.T, text string, from gtid.Set, g *gate) *listHandler {
+	t.Helper()
 	s := newScriptServer(t, text)
 	h, _, err := play(t, s, func(tl *Tailer, o *TailerOptions) {
 		o.Dial = func(ctx context.Context, from gtid.Set) (*Session, error) {
@@ -98,6 +104,7 @@ func playGated(t *testing.T, text string, g *gate) *listHandler {
 			}
 			return se, err
 		}
+		o.From = from
 		if tl != nil {
 			tl.defs.look = g.look
 			tl.o.Dial = o.Dial
@@ -138,6 +145,42 @@ func TestLookedUpDefinitionWaits(t *testing.T) {
 	}
 	if !g.asked[0].all || !g.asked[0].after.IsEmpty() {
 		t.Errorf("asked %+v", g.asked[0])
+	}
+}
+
+// TestFirstLookupWaitsForWhatWasDelivered: the newest of what is not read again
+// may be DDL that the server is still committing (rules §4.4, §11.1).
+func TestFirstLookupWaitsForWhatWasDelivered(t *testing.T) {
+	g := &gate{answers: []func(lookupRequest) (*lookupResult, error){answer(t, "A:1-2", map[string]int{"t": 0})}}
+	playGatedFrom(t, "gtid $A:3\n"+rowOfT, parsed(t, "A:1-2"), g)
+	if len(g.asked) == 0 || !g.asked[0].after.Equal(parsed(t, "A:1-2")) {
+		t.Errorf("asked %+v, want the first to wait for A:1-2", g.asked)
+	}
+}
+
+// TestUnreadVoidsLookup: what nobody could read may have been DDL on any table.
+func TestUnreadVoidsLookup(t *testing.T) {
+	for name, unread := range map[string]string{
+		"incident":      "gtid $A:3\nquery BEGIN\nincident lost\n",
+		"unknown event": "gtid $A:3\nquery BEGIN\nraw 200 0\nxid\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &gate{answers: []func(lookupRequest) (*lookupResult, error){
+				answer(t, "A:1", map[string]int{"t": 0}),
+				answer(t, "A:1-4", map[string]int{"t": 1}),
+			}}
+			h := playGated(t, "gtid $A:1\n"+rowOfT+"gtid $A:2\n"+rowOfT+unread+"gtid $A:4\n"+rowOfT+"gtid $A:5\n"+rowOfT, g)
+			if len(g.asked) != 2 || !g.asked[1].all || !g.asked[1].after.ContainsSet(parsed(t, "A:3")) {
+				t.Fatalf("asked %+v, want a second look-up of everything behind A:3", g.asked)
+			}
+			if def := h.defs[len(h.defs)-1]; def.Primary[0].Ordinal != 1 {
+				t.Errorf("the definition is still %+v", def)
+			}
+			words := scopeWords(h.lines)
+			if got := strings.Join(words[len(words)-3:], " "); got != "all t row" {
+				t.Errorf("wrote %q, want all rows until the look-up is passed", words)
+			}
+		})
 	}
 }
 

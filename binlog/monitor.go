@@ -31,9 +31,6 @@ type MonitorOptions struct {
 	// that they changed; without that they are looked at every IdleInterval.
 	Ticks func() []event.RouterTick
 	// Identities tells what the stream has; nil only with `follow: executed`.
-	// It should also have a method EverLost() gtid.Set: every GTID under which a
-	// transaction was ever lost in this history, given again or not. Without it,
-	// an announcement with losses makes everything that was shown unproven.
 	Identities event.Identities
 	Hasher     key.Hasher
 	// Publish hands a state over; the state is not modified any more. It may
@@ -352,15 +349,12 @@ func poke(c chan struct{}) {
 	}
 }
 
-// lossLister is what an [event.Identities] should offer besides.
-type lossLister interface{ EverLost() gtid.Set }
-
-// everLost is every GTID that ever named a lost transaction.
-func (m *Monitor) everLost() (set gtid.Set, listed bool) {
-	if l, ok := m.o.Identities.(lossLister); ok {
-		return l.EverLost(), true
+// since is what became of the stream since an announcement was taken in.
+func (m *Monitor) since(announced event.Version) event.Turn {
+	if m.o.Identities == nil {
+		return event.Turn{}
 	}
-	return gtid.Set{}, false
+	return m.o.Identities.Since(announced)
 }
 
 func (m *Monitor) lookup(g gtid.GTID) event.Known {

@@ -131,7 +131,7 @@ func (h hintHandler) Hole(ctx context.Context, hole *event.Hole) error {
 	case !ok || err != nil:
 		return nil // what is not proven is read again
 	}
-	s.joinLocked(purged.Intersect(hole.GTIDs))
+	s.joinLocked(purged.intersect(hole.GTIDs))
 	return nil
 }
 
@@ -147,9 +147,12 @@ func (h hintHandler) Progress(_ context.Context, at Position) error {
 	return nil
 }
 
-// joinLocked puts purged GTIDs into base and reports them.
-func (s *session) joinLocked(purged gtid.Set) {
-	gone := s.m.tr.joinPurged(purged, s.executed)
+// joinLocked puts purged GTIDs into base and reports them: those that binlog
+// files carried, not what SET GLOBAL gtid_purged named, of which no binlog ever
+// showed anything (rules §2.2).
+func (s *session) joinLocked(purged purgedSets) {
+	s.m.tr.purge(purged.all)
+	gone := s.m.tr.joinPurged(purged.logged, s.executed)
 	if gone.IsEmpty() {
 		return
 	}
@@ -219,14 +222,14 @@ var (
 )
 
 // oneTail runs one tail to its end and says why it ended.
-func (s *session) oneTail(ctx context.Context, purged gtid.Set, pause *time.Duration) error {
+func (s *session) oneTail(ctx context.Context, purged purgedSets, pause *time.Duration) error {
 	m := s.m
 	m.mu.Lock()
 	s.joinLocked(purged)
 	m.tr.restart()
 	// From the confirmed set on; what is purged can't be had, and what of it is
 	// not in base stays unproven.
-	from := s.executed.Subtract(m.tr.unproven(s.executed)).Union(purged)
+	from := s.executed.Subtract(m.tr.unproven(s.executed)).Union(purged.all)
 	m.makeRoomLocked()
 	m.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
@@ -280,7 +283,7 @@ func (s *session) settler(ctx context.Context) {
 	ids := s.m.o.Identities
 	for {
 		changed := ids.Changed() // before the look-ups
-		s.applyLosses()
+		s.turn()
 		s.settle(settleMisses)
 		select {
 		case <-ctx.Done():
@@ -323,30 +326,34 @@ func (s *session) settle(misses int) {
 	}
 }
 
-// applyLosses follows announcements with losses before anything is compared
-// against what came after them.
-func (s *session) applyLosses() {
+// turn follows announcements, and the stream's reader when it begins anew,
+// before anything is compared against what came after them.
+func (s *session) turn() {
 	m := s.m
-	history, loss := m.o.Identities.Position()
 	m.mu.Lock()
-	same := s.history == history && s.lossSeen == loss
+	seen := s.lossSeen
 	m.mu.Unlock()
-	if same {
-		return
-	}
-	lost, listed := m.everLost()
+	turn := m.since(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !listed && s.lossSeen != loss {
-		// Which GTIDs were lost is not told: nothing that was shown holds.
-		lost = m.tr.base.Union(m.tr.shown.Set())
+	if m.session == s && s.lossSeen == seen && s.turnLocked(&turn) {
+		s.dirty = true
+		poke(m.wake)
 	}
-	if m.tr.losses(lost) {
+}
+
+// turnLocked takes in what became of the stream since s.lossSeen. It returns
+// whether there was news.
+func (s *session) turnLocked(turn *event.Turn) bool {
+	tr := s.m.tr
+	if turn.Starts == 0 || s.history == turn.History && s.lossSeen == turn.Announced && tr.starts == turn.Starts {
+		return false
+	}
+	if tr.turned(turn) {
 		poke(s.retail)
 	}
-	s.history, s.lossSeen = history, loss
-	s.dirty = true
-	poke(m.wake)
+	s.history, s.lossSeen = turn.History, turn.Announced
+	return true
 }
 
 // String of a session is for errors.

@@ -48,12 +48,19 @@ func (s *streamOf) Definitions(context.Context, []event.TableDefinition) error {
 func (s *streamOf) Progress(context.Context, binlog.Position) error            { return nil }
 func (s *streamOf) LostIdentity(event.Identity) bool                           { return false }
 func (s *streamOf) Forget(gtid.GTID)                                           {}
-func (s *streamOf) EverLost() gtid.Set                                         { s.mu.Lock(); defer s.mu.Unlock(); return s.ever }
 
-func (s *streamOf) Position() (event.History, event.Version) {
+// Since vouches for everything: this stream never steps back.
+func (s *streamOf) Since(v event.Version) event.Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return 1, s.loss
+	turn := event.Turn{History: 1, Announced: s.loss, Starts: 1, EverLost: s.ever, Vouched: s.before}
+	for g := range s.known {
+		turn.Vouched = turn.Vouched.Add(g)
+	}
+	if v < s.loss {
+		turn.Lost = s.ever
+	}
+	return turn
 }
 
 func (s *streamOf) Changed() <-chan struct{} {

@@ -25,6 +25,12 @@ type PrimaryFacts struct {
 	Executed gtid.Set
 	Owned    gtid.Set
 	Purged   gtid.Set
+	// Unproven is the part of Executed that was not compared with the stream, Base
+	// the part that was there at first sight and never is.
+	Unproven, Base gtid.Set
+	// Relaxed: a crash of its host may lose what it had committed, or might have
+	// when it was last seen before (rules §11.2).
+	Relaxed bool
 	// LowerCaseTableNames folds names when it is not 0 (rules §4.3).
 	LowerCaseTableNames int
 	// Restart is what to compare identities with before the announcement.
@@ -65,10 +71,13 @@ func (m *Monitor) PrimaryFacts(ctx context.Context, lastFile string) (PrimaryFac
 		return PrimaryFacts{}, err
 	}
 	st := a.state
+	m.mu.Lock()
+	relaxed := st.RelaxedDurable || m.was.state != nil && m.was.state.RelaxedDurable
+	m.mu.Unlock()
 	return PrimaryFacts{
 		Server: st.Server, ServerUUID: st.UUID, Epoch: st.Epoch, DataSet: st.DataSet,
 		Role: st.Role, Drained: st.Drained, GTIDMode: st.GTIDMode,
-		Executed: st.Executed, Owned: st.Owned, Purged: purged,
+		Executed: st.Executed, Owned: st.Owned, Purged: purged.all, Unproven: st.Unproven, Base: st.Base, Relaxed: relaxed,
 		LowerCaseTableNames: a.facts.lowerCase, Restart: scope,
 	}, nil
 }

@@ -23,17 +23,19 @@ type script struct {
 	owned    gtid.Set
 	executed gtid.Set
 	gone     gtid.Set // purged
-	readOnly bool
-	mode     string
-	down     error             // answers nothing
-	ends     map[string]string // of binlog files
-	marks    map[string]fileMark
-	waits    int // probes that waited
-	full     int // probes that asked for the status
-	conns    uint64
-	own      []tableFact
-	changed  chan struct{} // closed at each change of executed
-	began    time.Time
+	// setPurged is the part of gone that SET GLOBAL gtid_purged named.
+	setPurged gtid.Set
+	readOnly  bool
+	mode      string
+	down      error             // answers nothing
+	ends      map[string]string // of binlog files
+	marks     map[string]fileMark
+	waits     int // probes that waited
+	full      int // probes that asked for the status
+	conns     uint64
+	own       []tableFact
+	changed   chan struct{} // closed at each change of executed
+	began     time.Time
 }
 
 func newScript(t testing.TB, executed string) *script {
@@ -103,10 +105,10 @@ func (s *script) tables(context.Context) ([]tableFact, error) {
 	return s.own, s.down
 }
 
-func (s *script) purged(context.Context) (gtid.Set, error) {
+func (s *script) purged(context.Context) (purgedSets, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gone, s.down
+	return purgedSets{all: s.gone, logged: s.gone.Subtract(s.setPurged)}, s.down
 }
 
 func (s *script) reuse(_ context.Context, last string) (ReuseScope, error) {
@@ -190,12 +192,14 @@ type scriptIDs struct {
 	loss    event.Version
 	history event.History
 	ever    gtid.Set
+	starts  uint64
+	vouched gtid.Set
 	changed chan struct{}
 	forgot  []gtid.GTID
 }
 
 func newScriptIDs() *scriptIDs {
-	return &scriptIDs{known: map[gtid.GTID]event.Known{}, changed: make(chan struct{}), history: 1}
+	return &scriptIDs{known: map[gtid.GTID]event.Known{}, changed: make(chan struct{}), history: 1, starts: 1}
 }
 
 func (i *scriptIDs) do(change func()) {
@@ -218,10 +222,14 @@ func (i *scriptIDs) Lookup(g gtid.GTID) event.Known {
 	return i.known[g]
 }
 
-func (i *scriptIDs) Position() (event.History, event.Version) {
+func (i *scriptIDs) Since(v event.Version) event.Turn {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.history, i.loss
+	turn := event.Turn{History: i.history, Announced: i.loss, Starts: i.starts, Vouched: i.vouched, EverLost: i.ever}
+	if v < i.loss {
+		turn.Lost = i.ever
+	}
+	return turn
 }
 func (i *scriptIDs) LostIdentity(event.Identity) bool { return false }
 func (i *scriptIDs) Changed() <-chan struct{} {
@@ -234,12 +242,6 @@ func (i *scriptIDs) Forget(g gtid.GTID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forgot = append(i.forgot, g)
-}
-
-func (i *scriptIDs) EverLost() gtid.Set {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.ever
 }
 
 // rig is a monitor of a scripted server, in a synctest bubble.

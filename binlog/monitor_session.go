@@ -216,13 +216,11 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 		s.epoch = was.Epoch
 		m.log.Info("connection restored to the same run", "epoch", s.epoch)
 	}
-	var history event.History
-	var loss event.Version
-	if m.o.Identities != nil {
-		// Before the losses themselves, so that what is claimed was applied.
-		history, loss = m.o.Identities.Position()
+	var seen event.Version
+	if was != nil && !j.newDataSet {
+		seen = was.LossSeen
 	}
-	lost, _ := m.everLost()
+	turn := m.since(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if j.newDataSet {
@@ -234,12 +232,12 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	switch {
 	case j.newDataSet:
 		s.dataSet = rand.Uint64() | 1
-		m.tr.begin(s.run.Executed, lost)
+		m.tr.begin(s.run.Executed, turn.EverLost)
 		m.position, m.marked = Position{}, marked{}
 		m.counters.dataSets.Add(1)
 	case m.was.run == nil: // the first session of this process
 		s.dataSet = was.DataSet
-		m.tr.resume(was, lost)
+		m.tr.resume(was, turn.EverLost)
 		s.tables.digests = was.FilteredTables
 	default:
 		s.dataSet = was.DataSet
@@ -255,9 +253,8 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 			}
 		}
 		s.wasPrimary = !j.newRun && was.Role == event.RolePrimary
-	} else {
-		s.history, s.lossSeen = history, loss
 	}
+	s.turnLocked(&turn)
 	if s.excluded = excluded; excluded != "" && s.exclAt == 0 {
 		s.exclAt = s.epoch
 		m.log.Warn("server excluded until it is rebuilt or accepted", "why", excluded)

@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -85,11 +86,32 @@ func (s *session) compose() *event.ServerState {
 	if s.excluded != "" {
 		st.Excluded = append(st.Excluded, s.excluded)
 	}
+	s.distrustLocked(st)
 	if facts != nil {
 		s.describeLocked(st, facts, lower, known)
 	}
 	return st
 }
+
+// distrustLocked excludes a replica of which what was compared is not known to
+// be of the stream as it is, or of which nothing will tell which of two
+// transactions it has (rules §5.4, §11.2).
+func (s *session) distrustLocked(st *event.ServerState) {
+	if st.Role == event.RolePrimary || st.Follow == FollowExecuted {
+		return
+	}
+	if s.m.o.Identities != nil && s.m.tr.starts == 0 {
+		st.Excluded = append(st.Excluded, excludedUnread+": its tailer has not read the stream yet")
+	}
+	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
+		st.Excluded = append(st.Excluded, fmt.Sprintf("transactions were lost under %s, which were given again, and no binlog tells which ones it has: "+
+			"compare its data, or rebuild it, then accept them", mute.Limit(16).OneLine()))
+	}
+}
+
+// excludedUnread begins the exclusion of a replica whose tailer has just begun.
+// Routers print it as reason catching_up.
+const excludedUnread = "catching_up"
 
 // describeLocked adds what the channels say.
 func (s *session) describeLocked(st *event.ServerState, f *serverFacts, lower int, known bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,7 @@ func TestMonitorResume(t *testing.T) {
 		r.want("unproven", st.Unproven.OneLine(), uuidA+":12")
 		r.want("taints", len(st.Taints), 1)
 		r.s.execute(t, uuidA+":13")
+		r.ids.do(func() { r.ids.vouched = mustSet(t, uuidA+":1-11") })
 		r.start(MonitorOptions{Resume: st})
 		again := r.latest()
 		r.want("data set", again.DataSet, st.DataSet)
@@ -171,6 +173,88 @@ func TestMonitorResume(t *testing.T) {
 		r.want("taints", len(again.Taints), 1)
 		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-11")
 		r.want("epoch", again.Epoch, 2)
+		r.end()
+	})
+}
+
+// TestMonitorStartsAnew: what was compared with the stream before is worth
+// nothing until the stream's reader has begun, and then only as far as the
+// checkpoint vouches for it (rules §5.4); and none of it is forgotten meanwhile.
+func TestMonitorStartsAnew(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		for n := int64(11); n <= 13; n++ {
+			g := fmt.Sprintf("%s:%d", uuidA, n)
+			r.ids.say(t, g, n, 1)
+			r.show(g, n, 1)
+		}
+		r.s.execute(t, uuidA+":11-13")
+		r.settle()
+		r.end()
+		st := r.latest()
+		r.want("unproven", st.Unproven.OneLine(), "")
+
+		r.ids.do(func() { r.ids.starts = 0 })
+		r.start(MonitorOptions{Resume: st})
+		st = r.latest()
+		r.want("unproven before the stream is read", st.Unproven.OneLine(), "")
+		if len(st.Excluded) != 1 || !strings.HasPrefix(st.Excluded[0], excludedUnread) {
+			t.Errorf("excluded %q before the stream is read", st.Excluded)
+		}
+		r.ids.do(func() { r.ids.starts, r.ids.vouched = 1, mustSet(t, uuidA+":1-11") })
+		r.settle()
+		st = r.latest()
+		r.want("excluded", st.Excluded, []string(nil))
+		r.want("unproven once it is", st.Unproven.OneLine(), uuidA+":12-13")
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-11")
+		r.ids.say(t, uuidA+":13", 99, 1) // given again since
+		r.show(uuidA+":12", 12, 1)
+		r.show(uuidA+":13", 13, 1)
+		r.settle()
+		st = r.latest()
+		r.want("unproven", st.Unproven.OneLine(), uuidA+":13")
+		if len(st.Taints) != 1 || !st.Taints[0].All {
+			t.Errorf("taints %v, want the server's as a whole", st.Taints)
+		}
+
+		// The stream steps back under the live monitor.
+		r.ids.do(func() { r.ids.starts, r.ids.vouched = 2, mustSet(t, uuidA+":1-10") })
+		r.settle()
+		r.want("unproven after a step back", r.latest().Unproven.OneLine(), uuidA+":11-13")
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-10")
+		r.end()
+	})
+}
+
+// TestMonitorPurged: what binlog files carried joins base once they are gone;
+// what SET GLOBAL gtid_purged named, and what was lost once, does not (rules
+// §1, §2.2).
+func TestMonitorPurged(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{})
+		r.end()
+		st := r.latest()
+		r.s.do(func() {
+			r.s.executed = mustSet(t, uuidA+":1-14")
+			r.s.gone, r.s.setPurged = mustSet(t, uuidA+":1-13"), mustSet(t, uuidA+":12")
+		})
+		r.ids.do(func() {
+			r.ids.loss, r.ids.ever, r.ids.vouched = 99, mustSet(t, uuidA+":13"), mustSet(t, uuidA+":1-14")
+			r.ids.known[mustGTID(t, uuidA+":13")] = event.Known{State: event.NoIdentity}
+		})
+		r.start(MonitorOptions{Resume: st})
+		st = r.latest()
+		r.want("base", st.Base.OneLine(), uuidA+":1-11")
+		r.want("unproven", st.Unproven.OneLine(), uuidA+":12-14")
+		if len(st.Excluded) != 1 || !strings.Contains(st.Excluded[0], uuidA+":13") {
+			t.Errorf("excluded %q, want 13 named", st.Excluded)
+		}
+		r.mu.Lock()
+		r.accept = []Acceptance{{DataSet: st.DataSet, GTIDs: mustSet(t, uuidA+":13")}}
+		r.mu.Unlock()
+		r.settle()
+		r.want("excluded once 13 is accepted", r.latest().Excluded, []string(nil))
+		r.want("unproven once 13 is accepted", r.latest().Unproven.OneLine(), uuidA+":12:14")
 		r.end()
 	})
 }

@@ -26,8 +26,8 @@ type backend interface {
 	facts(ctx context.Context) (*serverFacts, error)
 	// tables lists the base tables outside MySQL's own schemas.
 	tables(ctx context.Context) ([]tableFact, error)
-	// purged reads gtid_purged.
-	purged(ctx context.Context) (gtid.Set, error)
+	// purged reads gtid_purged, and what of it binlog files had.
+	purged(ctx context.Context) (purgedSets, error)
 	// reuse finds what a primary's binlog may carry a second time.
 	reuse(ctx context.Context, lastFile string) (ReuseScope, error)
 	// mark tells a binlog file from any other of its name.
@@ -377,12 +377,39 @@ func (l *sqlLink) fileEnd(ctx context.Context, f, next binlogFile) (string, erro
 
 func escape(s string) string { return strings.ReplaceAll(strings.ReplaceAll(s, `\`, `\\`), `'`, `\'`) }
 
-func (b *sqlBackend) purged(ctx context.Context) (gtid.Set, error) {
+// purgedSets is gtid_purged.
+type purgedSets struct {
+	all gtid.Set
+	// logged is what binlog files carried that are no more. The rest came by SET
+	// GLOBAL gtid_purged, a clone or a dump: executed, and never shown.
+	logged gtid.Set
+}
+
+func (p purgedSets) intersect(o gtid.Set) purgedSets {
+	return purgedSets{all: p.all.Intersect(o), logged: p.logged.Intersect(o)}
+}
+
+// purged reads gtid_purged, then what had been logged when the oldest file that
+// is left began: a file purged in between makes the second larger, which the
+// first bounds.
+func (b *sqlBackend) purged(ctx context.Context) (p purgedSets, err error) {
 	cols, err := queryRow(ctx, b.db, "SELECT @@global.gtid_purged")
 	if err != nil {
-		return gtid.Set{}, fmt.Errorf("read gtid_purged of %s: %w", b.cfg, err)
+		return p, fmt.Errorf("read gtid_purged of %s: %w", b.cfg, err)
 	}
-	return gtid.Parse(cols[0])
+	if p.all, err = gtid.Parse(cols[0]); err != nil || p.all.IsEmpty() {
+		return p, err
+	}
+	files, err := binaryLogs(ctx, b.db)
+	if err != nil {
+		return p, refuseRights(b.cfg, "list the binary logs of", err)
+	}
+	if len(files) == 0 {
+		return p, nil
+	}
+	before, err := b.previousGTIDs(ctx, files[0].Name)
+	p.logged = p.all.Intersect(before)
+	return p, err
 }
 
 // tableFact is one base table of a server.

@@ -25,8 +25,11 @@ type verdict struct {
 	decided bool
 	// shown tells that the server's binlog showed the transaction, so that
 	// executed proves its data (rules §2.2).
-	shown  bool
-	taints []event.Taint
+	shown bool
+	// unnamed: a transaction was lost under the GTID, and nothing tells whether
+	// the server has that one or the one that was given the GTID since.
+	unnamed bool
+	taints  []event.Taint
 }
 
 // compare holds a sighting against what the stream says of its GTID (rules
@@ -34,7 +37,10 @@ type verdict struct {
 // is a reuse, which the writer handles (rules §11.2), not a taint. filtered
 // tells that the server's configuration filters tables: then a statement that
 // came out empty is explained by it, and those tables are excluded anyway.
-func compare(s *sighting, k event.Known, primary, filtered bool) verdict {
+// everLost tells that a transaction was lost under the GTID: then nothing but an
+// identity, or emptiness on both sides, tells that the server has the other one
+// (rules §11.2).
+func compare(s *sighting, k event.Known, primary, filtered, everLost bool) verdict {
 	mismatch := k.OriginalCommit != s.id.OriginalCommit
 	empty := s.flags&event.Empty != 0
 	taintAll := func(reason string) verdict {
@@ -47,18 +53,23 @@ func compare(s *sighting, k event.Known, primary, filtered bool) verdict {
 	case event.NotYet, event.IsLost:
 		return verdict{}
 	case event.NoIdentity:
-		return verdict{decided: true, shown: !empty}
+		return verdict{decided: true, shown: !empty && !everLost, unnamed: everLost}
 	case event.EmptyOnPrimary:
-		v := verdict{decided: true, shown: true}
-		if !empty {
-			v.taints = wroteTaints(s, "wrote where the primary's transaction is empty")
+		switch {
+		case empty:
+			return verdict{decided: true, shown: true}
+		case everLost:
+			return verdict{decided: true, unnamed: true}
 		}
-		return v
+		return verdict{decided: true, shown: true, taints: wroteTaints(s, wroteReason)}
 	case event.HeaderOnly:
-		if mismatch {
+		switch {
+		case mismatch:
 			return taintAll(identityReason)
+		case k.Flags&event.Empty != 0:
+			return verdict{decided: true, shown: true, taints: wroteTaints(s, wroteReason)}
 		}
-		return verdict{decided: true, shown: !empty || k.Flags&event.Empty != 0}
+		return verdict{decided: true, shown: !empty}
 	case event.Identified:
 		if mismatch {
 			return taintAll(identityReason)
@@ -68,7 +79,10 @@ func compare(s *sighting, k event.Known, primary, filtered bool) verdict {
 	return verdict{}
 }
 
-const identityReason = "carries this GTID with another original commit time than the primary's: it is another transaction"
+const (
+	identityReason = "carries this GTID with another original commit time than the primary's: it is another transaction"
+	wroteReason    = "wrote where the primary's transaction is empty"
+)
 
 // compareTables compares what two transactions of one identity wrote. Tables
 // that the server wrote and the primary did not are in order: cascades of
@@ -131,6 +145,12 @@ type tracker struct {
 	// everLost has every GTID under which some transaction was lost: never in
 	// base (rules §1), to be shown again under its identity.
 	everLost gtid.Set
+	// unnamed are those of them of which nothing tells any more which
+	// transaction the server has.
+	unnamed gtid.Set
+	// starts is the newest start of the stream's reader that was taken in; 0:
+	// none yet, and nobody vouches for what was shown before.
+	starts uint64
 
 	primary  bool
 	filtered bool
@@ -163,8 +183,8 @@ func (t *tracker) resume(st *event.ServerState, everLost gtid.Set) {
 	*t = *newTracker(t.follow)
 	t.everLost = everLost
 	t.base = st.Base.Subtract(everLost)
-	confirmed := st.Executed.Subtract(st.Unproven)
-	t.shown.Reset(confirmed.Subtract(t.base).Subtract(everLost))
+	// What was lost since that state leaves with turned.
+	t.shown.Reset(st.Executed.Subtract(st.Unproven).Subtract(st.Base))
 	t.taints = slices.Clone(st.Taints)
 	t.errant = st.Errant
 }
@@ -223,7 +243,7 @@ func (t *tracker) sight(s *sighting, executed gtid.Set, ask stream) bool {
 func (t *tracker) settle(s *sighting, ask stream) bool {
 	g := s.id.GTID
 	k := ask.known(g)
-	v := compare(s, k, t.primary, t.filtered)
+	v := compare(s, k, t.primary, t.filtered, t.everLost.Contains(g))
 	if v.decided && !t.primary && k.State != event.Identified && ask.lost(s.id) {
 		// The stream has no identity for this GTID any more, but knows that the
 		// transaction which the server holds is a lost one (rules §10).
@@ -243,6 +263,9 @@ func (t *tracker) settle(s *sighting, ask stream) bool {
 		t.shown.Add(g)
 	} else {
 		t.emptied++
+	}
+	if v.unnamed && !v.shown {
+		t.unnamed = t.unnamed.Add(g)
 	}
 	for _, taint := range v.taints {
 		t.taint(taint)
@@ -304,9 +327,15 @@ const maxTaints = 1024
 func (t *tracker) taint(x event.Taint) {
 	for i := range t.taints {
 		have := &t.taints[i]
-		if have.All == x.All && have.Table == x.Table && isErrant(have) == isErrant(&x) {
+		if have.All == x.All && have.Table == x.Table && isErrant(have) == isErrant(&x) &&
+			(have.GTID == x.GTID || have.Reason != identityReason && x.Reason != identityReason) {
 			return
 		}
+	}
+	if x.Reason == identityReason && len(t.taints) >= maxTaints {
+		x = event.Taint{All: true, GTID: x.GTID, Reason: "carries other transactions than the primary's under many GTIDs"}
+		t.taint(x)
+		return
 	}
 	if !x.All && len(t.taints) >= maxTaints {
 		x = event.Taint{All: true, GTID: x.GTID, Reason: fmt.Sprintf("more than %d tables are tainted", maxTaints)}
@@ -318,8 +347,9 @@ func (t *tracker) taint(x event.Taint) {
 	t.taints = append(slices.Clone(t.taints), x)
 }
 
-// joinPurged puts what the server's binlog does not carry any more into base,
-// and returns what was new (rules §2.2: it joins base and is reported).
+// joinPurged puts what the server's binlog carried and does not any more into
+// base, and returns what was new (rules §2.2: it joins base and is reported).
+// What was lost once does not join it: see purge.
 func (t *tracker) joinPurged(purged, executed gtid.Set) gtid.Set {
 	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant)
 	if !gone.IsEmpty() {
@@ -328,19 +358,47 @@ func (t *tracker) joinPurged(purged, executed gtid.Set) gtid.Set {
 	return gone
 }
 
-// losses applies an announcement with losses: what was lost under a GTID is not
-// in base and not shown until the binlog says it again under its identity
-// (rules §1, §11.2). It returns whether the binlog must be read again for it.
-func (t *tracker) losses(everLost gtid.Set) bool {
-	again := everLost.Intersect(t.base.Union(t.shown.Set()))
-	t.everLost = t.everLost.Union(everLost)
-	if again.IsEmpty() {
-		return false
+// turned takes in what became of the stream, before anything is compared with
+// what came after it. A GTID under which a transaction was lost is not in base
+// (rules §1), and not shown until the binlog says it again under an identity of
+// the stream (§10, §11.2); what was compared with messages that are no more is
+// compared again (§5.4). It returns whether the binlog must be read again for it:
+// also what it has said already, and was not found to be the stream's then, may
+// be what the stream brings now.
+func (t *tracker) turned(turn *event.Turn) bool {
+	t.everLost = t.everLost.Union(turn.EverLost)
+	seen := t.seen.Set()
+	again := t.everLost.Overlaps(t.base) || turn.Lost.Overlaps(t.shown.Set()) || turn.Lost.Overlaps(seen)
+	t.base = t.base.Subtract(t.everLost)
+	// What was compared with a transaction that is lost is compared again with the
+	// one that has its GTID now; each of these taints has its own GTID.
+	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x event.Taint) bool {
+		return x.Reason == identityReason && turn.Lost.Contains(x.GTID)
+	})
+	t.shown.Remove(turn.Lost)
+	t.seen.Remove(turn.Lost)
+	if turn.Starts != t.starts {
+		t.starts = turn.Starts
+		shown := t.shown.Set()
+		again = again || !turn.Vouched.ContainsSet(shown) || !turn.Vouched.Union(t.base).ContainsSet(seen)
+		t.shown.Reset(shown.Intersect(turn.Vouched))
 	}
-	t.base = t.base.Subtract(again)
-	t.shown.Remove(again)
-	t.seen.Remove(again)
-	return true
+	return again
+}
+
+// purge notes what the server's binlog can not say any more, or never said: of
+// what was lost once, nothing will tell which transaction it is.
+func (t *tracker) purge(purged gtid.Set) {
+	t.unnamed = t.unnamed.Union(purged.Intersect(t.everLost))
+}
+
+// mute are the executed GTIDs of which nothing will tell which transaction the
+// server has: they wait for the operator.
+func (t *tracker) mute(executed gtid.Set) gtid.Set {
+	if t.unnamed.IsEmpty() || t.primary {
+		return gtid.Set{}
+	}
+	return t.unnamed.Intersect(t.unproven(executed))
 }
 
 // suspects are executed GTIDs that nothing accounts for yet.

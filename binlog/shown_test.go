@@ -37,13 +37,13 @@ func TestCompare(t *testing.T) {
 	g := gtid.GTID{UUID: gtid.UUID{1}, Seq: 7}
 	const commit = 1000
 	for _, tt := range []struct {
-		name              string
-		flags             event.Flags
-		tables            []key.Digest
-		commit            int64
-		known             event.Known
-		primary, filtered bool
-		want              string // decided/shown, taints
+		name                        string
+		flags                       event.Flags
+		tables                      []key.Digest
+		commit                      int64
+		known                       event.Known
+		primary, filtered, everLost bool
+		want                        string // decided/shown, taints
 	}{
 		{name: "not yet in the stream", tables: tables(1), known: event.Known{State: event.NotYet}, want: "waits"},
 		{name: "lost and not given again", tables: tables(1), known: event.Known{State: event.IsLost}, want: "waits"},
@@ -60,6 +60,13 @@ func TestCompare(t *testing.T) {
 		{name: "empty on both", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Empty}, want: "shown"},
 		{name: "DDL there, empty here", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.DDL}, want: "not shown, all"},
 		{name: "no identity, not empty", tables: tables(1), known: event.Known{State: event.NoIdentity}, want: "shown"},
+		{name: "no identity, not empty, lost once", everLost: true, tables: tables(1), known: event.Known{State: event.NoIdentity}, want: "not shown, unnamed"},
+		{name: "no identity, empty, lost once", everLost: true, flags: event.Empty, known: event.Known{State: event.NoIdentity}, want: "not shown, unnamed"},
+		{name: "known empty, empty, lost once", everLost: true, flags: event.Empty, known: event.Known{State: event.EmptyOnPrimary}, want: "shown"},
+		{name: "known empty, not empty, lost once", everLost: true, tables: tables(3), known: event.Known{State: event.EmptyOnPrimary}, want: "not shown, unnamed"},
+		{name: "same transaction, lost once", everLost: true, tables: tables(1), known: event.Known{State: event.Identified, Tables: tables(1)}, want: "shown"},
+		{name: "header, same identity, lost once", everLost: true, tables: tables(1), known: event.Known{State: event.HeaderOnly}, want: "shown"},
+		{name: "header says empty, not empty", tables: tables(3), known: event.Known{State: event.HeaderOnly, Flags: event.Empty}, want: "shown, table 3"},
 		{name: "no identity, empty", flags: event.Empty, known: event.Known{State: event.NoIdentity}, want: "not shown"},
 		{name: "known empty, empty", flags: event.Empty, known: event.Known{State: event.EmptyOnPrimary}, want: "shown"},
 		{name: "known empty, not empty", tables: tables(3), known: event.Known{State: event.EmptyOnPrimary}, want: "shown, table 3"},
@@ -74,7 +81,7 @@ func TestCompare(t *testing.T) {
 			}
 			tt.known.OriginalCommit = commit
 			s := &sighting{id: event.Identity{GTID: g, OriginalCommit: tt.commit}, flags: tt.flags, tables: tt.tables}
-			if got := printVerdict(compare(s, tt.known, tt.primary, tt.filtered)); got != tt.want {
+			if got := printVerdict(compare(s, tt.known, tt.primary, tt.filtered, tt.everLost)); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -88,6 +95,9 @@ func printVerdict(v verdict) string {
 	out := "not shown"
 	if v.shown {
 		out = "shown"
+	}
+	if v.unnamed {
+		out += ", unnamed"
 	}
 	return out + printTaints(v.taints)
 }
@@ -209,10 +219,11 @@ func TestTrackerLosses(t *testing.T) {
 	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1)})
 	sight(t, tr, f, uuidA+":11", 1, 1)
 	wantUnproven(t, tr, uuidA+":1-11", uuidA+":4")
-	if !tr.losses(mustSet(t, uuidA+":4:9-12")) {
+	lost := mustSet(t, uuidA+":4:9-12")
+	if !tr.turned(&event.Turn{Lost: lost, EverLost: lost}) {
 		t.Error("the binlog must be read again for 9-11")
 	}
-	if tr.losses(mustSet(t, uuidA+":4:9-12")) {
+	if tr.turned(&event.Turn{EverLost: lost}) {
 		t.Error("once is enough")
 	}
 	wantUnproven(t, tr, uuidA+":1-12", uuidA+":4:9-12")
@@ -225,6 +236,115 @@ func TestTrackerLosses(t *testing.T) {
 	wantUnproven(t, tr, uuidA+":1-12", uuidA+":4:9-12")
 	if got := printTaints(tr.taints); got != ", all" {
 		t.Errorf("taints%s", got)
+	}
+}
+
+// TestTrackerSeenIsReadAgain: what the binlog has shown, and was not found to be
+// the stream's, may be what the stream brings after a loss.
+func TestTrackerSeenIsReadAgain(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	f.say(t, uuidA+":11", event.Known{State: event.NoIdentity})
+	sight(t, tr, f, uuidA+":11", 5) // decided, and not shown: empty, of no identity
+	wantUnproven(t, tr, uuidA+":1-11", uuidA+":11")
+	lost := mustSet(t, uuidA+":11")
+	if !tr.turned(&event.Turn{Lost: lost, EverLost: lost}) {
+		t.Error("the binlog must be read again for 11")
+	}
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 5, Flags: event.Empty})
+	sight(t, tr, f, uuidA+":11", 5)
+	wantUnproven(t, tr, uuidA+":1-11", "")
+	// Lost once more, and given again: the one that was shown is not it.
+	if !tr.turned(&event.Turn{Lost: lost, EverLost: lost}) {
+		t.Error("the binlog must be read again for 11")
+	}
+	wantUnproven(t, tr, uuidA+":1-11", uuidA+":11")
+	// A loss elsewhere later takes nothing back.
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 6, Flags: event.Empty})
+	sight(t, tr, f, uuidA+":11", 6)
+	if tr.turned(&event.Turn{Lost: mustSet(t, uuidB+":1"), EverLost: mustSet(t, uuidA+":11,"+uuidB+":1")}) {
+		t.Error("read again for a loss elsewhere")
+	}
+	wantUnproven(t, tr, uuidA+":1-11", "")
+}
+
+// TestTrackerEarly: a server that has the new transaction before the stream knows
+// that the old one is lost is not the one that is wrong; one that has another
+// under a second GTID stays tainted by that.
+func TestTrackerEarly(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	for n := int64(11); n <= 12; n++ {
+		g := fmt.Sprintf("%s:%d", uuidA, n)
+		f.say(t, g, event.Known{State: event.Identified, OriginalCommit: n, Tables: tables(1)})
+		sight(t, tr, f, g, 100+n, 1)
+	}
+	lost := mustSet(t, uuidA+":11")
+	if !tr.turned(&event.Turn{Lost: lost, EverLost: lost}) {
+		t.Error("the binlog must be read again for 11")
+	}
+	if len(tr.taints) != 1 || tr.taints[0].GTID.Seq != 12 {
+		t.Errorf("taints %v, want 12's alone", tr.taints)
+	}
+	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 111, Tables: tables(1)})
+	sight(t, tr, f, uuidA+":11", 111, 1)
+	wantUnproven(t, tr, uuidA+":1-12", uuidA+":12")
+}
+
+// TestTrackerStepBack: a stream that was read anew vouches for what its
+// checkpoint calls delivered; the rest has to be compared with what comes.
+func TestTrackerStepBack(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	first := &event.Turn{Starts: 1, Vouched: mustSet(t, uuidA+":1-10")}
+	if tr.turned(first) {
+		t.Error("nothing was compared yet, and it is read again")
+	}
+	for n := int64(11); n <= 14; n++ {
+		g := fmt.Sprintf("%s:%d", uuidA, n)
+		f.say(t, g, event.Known{State: event.Identified, OriginalCommit: n, Tables: tables(1)})
+		sight(t, tr, f, g, n, 1)
+	}
+	if tr.turned(first) {
+		t.Error("read again without news")
+	}
+	wantUnproven(t, tr, uuidA+":1-14", "")
+	if !tr.turned(&event.Turn{Starts: 2, Vouched: mustSet(t, uuidA+":1-12")}) {
+		t.Error("the binlog must be read again for 13 and 14")
+	}
+	wantUnproven(t, tr, uuidA+":1-14", uuidA+":13-14")
+	tr.restart()
+	f.say(t, uuidA+":14", event.Known{State: event.Identified, OriginalCommit: 99, Tables: tables(1)}) // given again meanwhile
+	sight(t, tr, f, uuidA+":13", 13, 1)
+	sight(t, tr, f, uuidA+":14", 14, 1)
+	wantUnproven(t, tr, uuidA+":1-14", uuidA+":14")
+	if got := printTaints(tr.taints); got != ", all" {
+		t.Errorf("taints%s, want all: another transaction under 14", got)
+	}
+}
+
+// TestTrackerUnnamed: of what was lost once, and that neither the stream nor the
+// server's binlog names any more, nobody knows which transaction it is.
+func TestTrackerUnnamed(t *testing.T) {
+	tr, f := newTracker(FollowBinlog), &fakeStream{}
+	tr.begin(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":9-12"))
+	executed := mustSet(t, uuidA+":1-12")
+	f.say(t, uuidA+":11", event.Known{State: event.NoIdentity})
+	sight(t, tr, f, uuidA+":11", 5, 1)
+	tr.purge(mustSet(t, uuidA+":1-9"))
+	if gone := tr.joinPurged(mustSet(t, uuidA+":1-9"), executed); !gone.IsEmpty() {
+		t.Errorf("%s joined base though it was lost once", gone.OneLine())
+	}
+	if got := tr.mute(executed); !got.Equal(mustSet(t, uuidA+":9:11")) {
+		t.Errorf("mute %s, want 9, purged, and 11; 10 and 12 may still come", got.OneLine())
+	}
+	tr.acceptances([]Acceptance{{DataSet: 1, GTIDs: mustSet(t, uuidA+":9")}}, 1)
+	if got := tr.mute(executed); !got.Equal(mustSet(t, uuidA+":11")) {
+		t.Errorf("mute %s after 9 was accepted", got.OneLine())
+	}
+	tr.primary = true
+	if got := tr.mute(executed); !got.IsEmpty() {
+		t.Errorf("mute %s on the primary, which has what there is", got.OneLine())
 	}
 }
 

@@ -305,6 +305,9 @@ func (t *Tailer) take(ctx context.Context, h Handler, raw Raw, came func()) erro
 		}
 		// P5: only now is it delivered; a cut before this line brings it again.
 		t.executed.Add(out.txn.GTID)
+		if out.txn.Flags&event.NotUnderstood != 0 {
+			t.defs.unread(t)
+		}
 		t.trouble.reset()
 		came()
 	case out.hole != nil:
@@ -334,6 +337,7 @@ func (t *Tailer) hole(ctx context.Context, h Handler, hole *event.Hole) error {
 		return fmt.Errorf("hand over hole: %w", err)
 	}
 	t.executed.AddSet(hole.GTIDs)
+	t.defs.unread(t)
 	return nil
 }
 

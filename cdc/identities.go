@@ -48,14 +48,25 @@ type Identities struct {
 	everLost gtid.Set
 	lostIDs  map[event.Identity]struct{}
 	history  event.History
-	lossAt   event.Version
-	changed  chan struct{}
-	room     chan struct{}      // closed when the window got room
-	state    *event.ServerState // newest observed
-	anew     chan struct{}      // closed when state belongs to another data set
-	skip     gtid.Set           // needs no comparison
-	pruned   time.Time          // when the window was held against skip
-	waiting  bool               // the follower waits for room
+	at       event.Version // of the newest announcement
+	// losses are those of the announcements behind known, oldest first.
+	losses  []loss
+	known   event.Version
+	starts  uint64   // how often a checkpoint was begun at
+	vouched gtid.Set // delivered at the newest start
+	changed chan struct{}
+	room    chan struct{}      // closed when the window got room
+	state   *event.ServerState // newest observed
+	anew    chan struct{}      // closed when state belongs to another data set
+	skip    gtid.Set           // needs no comparison
+	pruned  time.Time          // when the window was held against skip
+	waiting bool               // the follower waits for room
+}
+
+// loss is what an announcement lost.
+type loss struct {
+	at    event.Version
+	gtids gtid.Set
 }
 
 // NewIdentities returns an Identities whose Run has to be started. Until it has
@@ -90,9 +101,31 @@ func (i *Identities) Observe(s *event.ServerState) {
 	i.pruneLocked()
 }
 
-// proven is what needs no comparison: base, and what was shown.
+// proven is base, and what was shown.
 func proven(s *event.ServerState) gtid.Set {
 	return s.Base.Union(s.Executed.Subtract(s.Unproven))
+}
+
+// skipLocked is what needs no comparison: base, and what was shown as far as
+// the checkpoint vouches that it is of this stream (rules §5.4). What was shown
+// since is forgotten one by one.
+func (i *Identities) skipLocked() gtid.Set {
+	return i.state.Base.Union(proven(i.state).Intersect(i.vouched)).Subtract(i.everLost)
+}
+
+// passed tells whether nothing that has to be compared lies before a checkpoint:
+// all of it is base, or was shown as what this very stream says. Behind an
+// announcement that the replica's tailer has not seen, or in another history, it
+// may have been another stream that stepped back (rules §5.4).
+func (i *Identities) passed(cp *event.Checkpoint) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.state
+	have := s.Base.Subtract(cp.EverLost())
+	if cp.History == s.History && cp.LossAt <= s.LossSeen {
+		have = proven(s)
+	}
+	return have.ContainsSet(cp.Delivered)
 }
 
 // pruneEvery bounds how often a full window is gone through: Forget makes room
@@ -105,7 +138,7 @@ func (i *Identities) pruneLocked() {
 		return
 	}
 	i.pruned = time.Now()
-	i.skip = proven(i.state).Subtract(i.everLost)
+	i.skip = i.skipLocked()
 	for g := range i.window {
 		if i.skip.Contains(g) {
 			delete(i.window, g)
@@ -131,9 +164,7 @@ func (i *Identities) Run(ctx context.Context) error {
 	for {
 		i.mu.Lock()
 		i.clear()
-		i.skip = proven(i.state).Subtract(i.everLost)
 		anew := i.anew
-		have := i.skip
 		i.mu.Unlock()
 		run, cancel := context.WithCancelCause(ctx)
 		stop := make(chan struct{})
@@ -147,7 +178,7 @@ func (i *Identities) Run(ctx context.Context) error {
 		}()
 		f := NewFollower(i.conn, FollowerOptions{
 			Sink: &identitySink{i, run}, WritesOnly: true,
-			StartAt: func(cp *event.Checkpoint) bool { return have.ContainsSet(cp.Delivered) },
+			StartAt: i.passed,
 		})
 		err := f.Run(run)
 		cancel(nil)
@@ -204,11 +235,19 @@ func (i *Identities) Lookup(g gtid.GTID) event.Known {
 	return event.Known{State: event.NoIdentity}
 }
 
-// Position implements [event.Identities].
-func (i *Identities) Position() (event.History, event.Version) {
+// Since implements [event.Identities].
+func (i *Identities) Since(announced event.Version) event.Turn {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.history, i.lossAt
+	t := event.Turn{History: i.history, Announced: i.at, Starts: i.starts, Vouched: i.vouched, EverLost: i.everLost}
+	if announced < i.known {
+		t.Lost = i.everLost
+		return t
+	}
+	for k := len(i.losses) - 1; k >= 0 && i.losses[k].at > announced; k-- {
+		t.Lost = t.Lost.Union(i.losses[k].gtids)
+	}
+	return t
 }
 
 // LostIdentity implements [event.Identities].
@@ -217,14 +256,6 @@ func (i *Identities) LostIdentity(id event.Identity) bool {
 	defer i.mu.Unlock()
 	_, ok := i.lostIDs[id]
 	return ok
-}
-
-// EverLost is every GTID under which a transaction was lost, whether or not it
-// was given again: none of them may be taken into a base (rules §1).
-func (i *Identities) EverLost() gtid.Set {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.everLost
 }
 
 // Changed implements [event.Identities].
@@ -275,10 +306,18 @@ func (s *identitySink) Start(cp *event.Checkpoint, _ uint64, _ event.Header, _ e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
-	s.history, s.lossAt = cp.History, cp.LossAt
+	if s.starts == 0 || s.at != cp.LossAt {
+		// Not where it stood: what was lost before is told as a whole.
+		s.losses, s.known = nil, cp.LossAt
+	}
+	s.history, s.at = cp.History, cp.LossAt
+	s.starts++
+	s.vouched = cp.Delivered
 	s.nameless.Reset(cp.Delivered)
 	s.empty.Reset(cp.KnownEmpty)
+	s.everLost = s.everLost.Union(cp.EverLost())
 	s.lose(cp.Lost, cp.LostIDs)
+	s.skip = s.skipLocked()
 	s.newsLocked()
 	return nil
 }
@@ -286,20 +325,11 @@ func (s *identitySink) Start(cp *event.Checkpoint, _ uint64, _ event.Header, _ e
 // lose takes over the complete lists of what is lost.
 func (s *identitySink) lose(lost gtid.Set, ids []event.Identity) {
 	s.lost = lost
-	s.everLost = s.everLost.Union(lost)
-	var again gtid.Builder
 	clear(s.lostIDs)
 	for _, id := range ids {
 		s.lostIDs[id] = struct{}{}
-		again.Add(id.GTID)
 	}
-	s.everLost = s.everLost.Union(again.Set())
-	s.compareAgain()
 }
-
-// compareAgain makes whatever comes under the GTID of a lost transaction be
-// kept: that the replica has proven the lost one proves nothing of it.
-func (s *identitySink) compareAgain() { s.skip = s.skip.Subtract(s.everLost) }
 
 func (s *identitySink) Writes(_ uint64, m *event.Message) error {
 	s.mu.Lock()
@@ -335,6 +365,8 @@ func (s *identitySink) transaction(t *event.Transaction) error {
 	if !s.lost.IsEmpty() {
 		s.lost = s.lost.Subtract(gtid.Of(t.GTID))
 	}
+	// A server that still had a lost one is the primary now.
+	delete(s.lostIDs, t.Identity())
 	s.named(t.GTID)
 	return s.keep(t.GTID, event.Known{State: event.Identified, OriginalCommit: t.OriginalCommit, Flags: t.Flags, Tables: t.Tables})
 }
@@ -356,6 +388,7 @@ func (s *identitySink) hole(h *event.Hole) error {
 		if h.Headers[i].Empty {
 			k.Flags = event.Empty
 		}
+		delete(s.lostIDs, h.Headers[i].Identity)
 		s.named(h.Headers[i].GTID)
 		if err := s.keep(h.Headers[i].GTID, k); err != nil {
 			return err
@@ -394,18 +427,21 @@ func (s *identitySink) keep(g gtid.GTID, k event.Known) error {
 }
 
 func (s *identitySink) announcement(a *event.Announcement, v event.Version) {
-	s.history = a.History
+	s.history, s.at = a.History, v
+	newly := a.NewlyLost.Union(a.Lost.Subtract(s.lost))
+	if !newly.IsEmpty() {
+		s.losses = append(s.losses, loss{v, newly})
+		s.everLost = s.everLost.Union(newly)
+		// Whatever comes under the GTID of a lost transaction is kept: that the
+		// replica has proven the lost one proves nothing of it.
+		s.skip = s.skip.Subtract(s.everLost)
+	}
 	s.lose(a.Lost, a.LostIDs)
-	s.everLost = s.everLost.Union(a.NewlyLost)
-	s.compareAgain()
 	s.nameless.Remove(a.Lost)
 	s.empty.Remove(a.Lost)
 	for g := range s.window {
 		if a.Lost.Contains(g) {
 			delete(s.window, g)
 		}
-	}
-	if !a.NewlyLost.IsEmpty() {
-		s.lossAt = v
 	}
 }

@@ -27,6 +27,11 @@ func wantKnown(t *testing.T, ids event.Identities, g gtid.GTID, want event.Knowl
 	return got
 }
 
+func position(ids event.Identities) (event.History, event.Version) {
+	turn := ids.Since(0)
+	return turn.History, turn.Announced
+}
+
 func TestIdentities(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	w := write(t, c, cdc.WriterOptions{}, facts(upTo(5)))
@@ -69,8 +74,9 @@ func TestIdentities(t *testing.T) {
 	}
 	ids.Forget(ga(12))
 	wantKnown(t, ids, ga(12), event.NotYet)
-	if h, at := ids.Position(); h != 1 || at != 0 {
-		t.Errorf("history %d, losses at %d", h, at)
+	h, first := position(ids)
+	if h != 1 || first == 0 {
+		t.Errorf("history %d, announced at %d", h, first)
 	}
 	w.end(t)
 
@@ -81,16 +87,23 @@ func TestIdentities(t *testing.T) {
 	if !ids.LostIdentity(tx(12).Identity()) || ids.LostIdentity(tx(11).Identity()) {
 		t.Error("12 is lost as this identity, and 11 is not")
 	}
-	if h, at := ids.Position(); h != 1 || at == 0 {
-		t.Errorf("history %d, losses at %d", h, at)
+	h, second := position(ids)
+	if h != 1 || second <= first {
+		t.Errorf("history %d, announced at %d, before at %d", h, second, first)
+	}
+	if turn := ids.Since(first); !turn.Lost.Equal(gtid.Of(ga(12))) || turn.Starts != 1 || !turn.Vouched.Equal(upTo(5)) {
+		t.Errorf("since the first announcement: %+v", turn)
+	}
+	if turn := ids.Since(second); !turn.Lost.IsEmpty() || !turn.EverLost.Equal(gtid.Of(ga(12))) {
+		t.Errorf("since the second announcement: %+v", turn)
 	}
 	// Its GTID comes again with another transaction.
 	w.append(t, txOf(ga(12), commitOf(12)+5))
 	if k := wantKnown(t, ids, ga(12), event.Identified); k.OriginalCommit != commitOf(12)+5 {
 		t.Errorf("12 is %+v", k)
 	}
-	if !ids.LostIdentity(tx(12).Identity()) || !ids.EverLost().Equal(gtid.Of(ga(12))) {
-		t.Errorf("the old 12 is not lost any more; ever lost: %v", ids.EverLost())
+	if !ids.LostIdentity(tx(12).Identity()) || !ids.Since(0).EverLost.Equal(gtid.Of(ga(12))) {
+		t.Errorf("the old 12 is not lost any more; ever lost: %v", ids.Since(0).EverLost)
 	}
 	if err := w.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
@@ -100,14 +113,34 @@ func TestIdentities(t *testing.T) {
 	// A replica that has passed everything begins at the newest checkpoint, one
 	// that has not at the newest that it has passed.
 	late := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
-	late.Observe(replica(1, upTo(5), upTo(12), gtid.Set{}))
+	late.Observe(compared(replica(1, upTo(5), upTo(12), gtid.Set{}), second))
 	start(t, late.Run)
 	wantKnown(t, late, ga(7), event.NoIdentity)
 	wantKnown(t, late, ga(6), event.EmptyOnPrimary)
 	behind := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
-	behind.Observe(replica(1, upTo(5), upTo(12), gtid.Of(ga(7))))
+	behind.Observe(compared(replica(1, upTo(5), upTo(12), gtid.Of(ga(7))), second))
 	start(t, behind.Run)
 	wantKnown(t, behind, ga(7), event.Identified)
+	// One that has not seen the newest announcement may have proven all of it
+	// against a stream that stepped back: it compares again what came since, and
+	// is told what was lost.
+	older := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	older.Observe(compared(replica(1, upTo(5), upTo(12), gtid.Set{}), first))
+	start(t, older.Run)
+	wantKnown(t, older, ga(7), event.Identified)
+	if k := wantKnown(t, older, ga(12), event.Identified); k.OriginalCommit != commitOf(12)+5 {
+		t.Errorf("12 is %+v", k)
+	}
+	if turn := older.Since(first); !turn.Lost.Equal(gtid.Of(ga(12))) || !turn.Vouched.Equal(upTo(5)) {
+		t.Errorf("since the first announcement: %+v", turn)
+	}
+}
+
+// compared is the state of a replica whose tailer has read up to an announcement
+// of history 1.
+func compared(s *event.ServerState, announced event.Version) *event.ServerState {
+	s.History, s.LossSeen = 1, announced
+	return s
 }
 
 // TestIdentitiesWindow: a full window waits, and goes on when the replica has
@@ -124,7 +157,7 @@ func TestIdentitiesGivenAgain(t *testing.T) {
 	start(t, ids.Run)
 	ids.Observe(replica(1, upTo(5), upTo(8), gtid.Set{}))
 	eventually(t, func() string {
-		if h, _ := ids.Position(); h != 1 {
+		if h, _ := position(ids); h != 1 {
 			return "no checkpoint read"
 		}
 		return ""
@@ -140,7 +173,7 @@ func TestIdentitiesGivenAgain(t *testing.T) {
 	// Another data set: the stream is read again, from a checkpoint or not.
 	ids.Observe(replica(2, upTo(7), upTo(7), gtid.Set{}))
 	for range 100 {
-		if !ids.EverLost().Contains(ga(8)) {
+		if !ids.Since(0).EverLost.Contains(ga(8)) {
 			t.Fatal("8 was lost once, and is not among those while the stream is read again")
 		}
 	}
@@ -167,7 +200,7 @@ func TestIdentitiesWindow(t *testing.T) {
 	wantKnown(t, ids, ga(59), event.Identified)
 	wantKnown(t, ids, ga(61), event.NotYet)
 	<-time.After(time.Second) // a window is gone through once a second
-	ids.Observe(replica(1, gtid.Set{}, upTo(90), gtid.Set{}))
+	ids.Observe(replica(1, upTo(90), upTo(90), gtid.Set{}))
 	wantKnown(t, ids, ga(100), event.Identified)
 	// Rebuilt from an older backup: what it has proven does not count any more.
 	ids.Observe(replica(2, upTo(70), upTo(70), gtid.Set{}))

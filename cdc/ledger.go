@@ -34,7 +34,8 @@ type ledger struct {
 	empty      *gtid.Builder // known to be empty on the primary
 	lost       gtid.Set
 	lostIDs    []event.Identity
-	lossAt     event.Version
+	everLost   gtid.Set           // every GTID under which a transaction was lost
+	lossAt     event.Version      // of the newest announcement
 	announced  event.Announcement // Epoch 0: none in force
 	timelines  []event.TimelineStart
 	groups     []event.GroupColumn
@@ -124,6 +125,9 @@ func (l *ledger) transaction(t *event.Transaction) {
 	if !l.lost.IsEmpty() {
 		l.lost = l.lost.Subtract(gtid.Of(t.GTID))
 	}
+	if len(l.lostIDs) > 0 && l.everLost.Contains(t.GTID) {
+		l.lostIDs = without(l.lostIDs, t.Identity())
+	}
 	if !l.holes.IsEmpty() && l.holes.Contains(t.GTID) {
 		l.holes.Remove(gtid.Of(t.GTID))
 	}
@@ -142,6 +146,15 @@ func (l *ledger) transaction(t *event.Transaction) {
 	l.define(t.Defs)
 }
 
+// without returns ids less one that the primary has after all: a server that
+// still had it is the primary now. The old slice may be in an announcement.
+func without(ids []event.Identity, back event.Identity) []event.Identity {
+	if i := slices.Index(ids, back); i >= 0 {
+		return slices.Delete(slices.Clone(ids), i, i+1)
+	}
+	return ids
+}
+
 func (l *ledger) define(defs []event.DefRef) {
 	for i := range defs {
 		if l.defs[defs[i].Table] != defs[i].Version {
@@ -158,6 +171,7 @@ func (l *ledger) hole(h *event.Hole) {
 	l.lost = l.lost.Subtract(h.GTIDs)
 	for i := range h.Headers {
 		l.identities.push(h.Headers[i].Identity)
+		l.lostIDs = without(l.lostIDs, h.Headers[i].Identity)
 		if h.Headers[i].Empty {
 			l.empty.Add(h.Headers[i].GTID)
 		}
@@ -165,13 +179,15 @@ func (l *ledger) hole(h *event.Hole) {
 	if h.Anonymous {
 		// Nothing that the primary says counts until the next announcement
 		// (rules §6.2).
-		l.announced = event.Announcement{}
+		l.announced = event.Announcement{NewlyLost: l.everLost}
 	}
 }
 
 func (l *ledger) announcement(a *event.Announcement, at event.Version) {
 	l.chunk = gtid.GTID{} // a half transaction is sent again
 	l.announced = *a
+	l.everLost = l.everLost.Union(a.NewlyLost).Union(a.Lost)
+	l.announced.NewlyLost = l.everLost // as checkpoints have it
 	l.lost, l.lostIDs = a.Lost, a.LostIDs
 	l.timelines, l.groups = a.Timelines, a.Groups
 	l.delivered.Remove(a.Lost)
@@ -183,9 +199,7 @@ func (l *ledger) announcement(a *event.Announcement, at event.Version) {
 			delete(l.open, xid)
 		}
 	}
-	if !a.NewlyLost.IsEmpty() {
-		l.lossAt = at
-	}
+	l.lossAt = at
 }
 
 // reset starts the ledger from a checkpoint.
@@ -196,6 +210,7 @@ func (l *ledger) reset(c *event.Checkpoint) {
 	l.holes.Reset(c.Holes)
 	l.empty.Reset(c.KnownEmpty)
 	l.lost, l.lostIDs, l.lossAt = c.Lost, c.LostIDs, c.LossAt
+	l.everLost = l.everLost.Union(c.EverLost())
 	l.announced, l.timelines, l.groups = c.Announced, c.Timelines, c.Groups
 	l.open = map[string]*event.OpenXA{}
 	for i := range c.Open {

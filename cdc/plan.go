@@ -22,6 +22,9 @@ type PrimaryFacts struct {
 	Drained  bool   // no old channel has anything left to apply
 	// FoldNames: lower_case_table_names is not 0.
 	FoldNames bool
+	// Relaxed: a crash of its host may have lost what it had committed
+	// (sync_binlog or innodb_flush_log_at_trx_commit other than 1).
+	Relaxed bool
 	// Restart is what the binlog proves of restarts of mysqld since the run that
 	// the stream has announced. It is needed when that was a run of the same
 	// server with another epoch; nil then starts a new history.
@@ -29,6 +32,8 @@ type PrimaryFacts struct {
 	// Seen are identities that the caller knows from this server's binlog and
 	// wants compared besides (a replica that became primary).
 	Seen []event.Identity
+	// Doubted could not be compared, though there is reason to.
+	Doubted gtid.Set
 }
 
 // RestartEvidence is what was read again in the binlog after a restart (rules
@@ -57,6 +62,7 @@ type Tail struct {
 	Announced              event.Announcement // Epoch 0: none in force
 	Groups                 []event.GroupColumn
 	FoldNames              bool
+	KnownEmpty             gtid.Set
 	// OtherFold: the stream was folded by another version, or with another
 	// secret, than this program would use.
 	OtherFold bool
@@ -73,6 +79,7 @@ type verdict struct {
 	ann        event.Announcement
 	delivered  gtid.Set // after the announcement, hole included
 	hole       gtid.Set // purged on the primary and not in the stream
+	knownEmpty gtid.Set // of a new history: the part of delivered known to be empty
 }
 
 // validate refuses facts from which nothing may be announced (rules §6.2).
@@ -107,8 +114,8 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 	if !sameRun {
 		newly = t.Delivered.Union(t.PrevE).Subtract(has)
 	}
-	gone, reason := compare(t, f, sameServer && !sameRun)
-	newly = newly.Union(gone)
+	gone, maybe, reason := compare(t, f, sameServer && !sameRun)
+	newly = newly.Union(gone).Union(maybe)
 	switch {
 	case t.Empty:
 		v.begin("the stream has nothing to continue")
@@ -125,12 +132,16 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 	lost := t.Lost.Union(newly).Subtract(f.Executed)
 	ids := append([]event.Identity(nil), t.LostIDs...)
 	for _, id := range t.Identities {
-		if newly.Contains(id.GTID) {
+		if newly.Contains(id.GTID) && !maybe.Contains(id.GTID) {
 			ids = append(ids, id)
 		}
 	}
 	if v.newHistory {
-		v.delivered = f.Executed
+		// All that the primary has, but for what was or may have been given again
+		// and is still in its binlog: that is read again, so that the stream names
+		// it (rules §11.2).
+		v.delivered = f.Executed.Subtract(newly.Subtract(f.Purged))
+		v.knownEmpty = t.KnownEmpty.Intersect(v.delivered).Subtract(newly)
 	} else {
 		v.delivered = t.Delivered.Subtract(lost)
 		v.hole = f.Purged.Subtract(v.delivered)
@@ -151,9 +162,9 @@ func (v *verdict) begin(why string) {
 }
 
 // compare holds the stream's identities against the binlog's. It returns the
-// GTIDs whose transaction in the stream is no more, and why the history ends,
-// if it does.
-func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone gtid.Set, reason string) {
+// GTIDs whose transaction in the stream is no more, those whose transaction may
+// be another one for all that is known, and why the history ends, if it does.
+func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, reason string) {
 	binlog := make(map[gtid.GTID]int64, len(f.Seen))
 	for _, id := range f.Seen {
 		binlog[id.GTID] = id.OriginalCommit
@@ -177,13 +188,21 @@ func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone gtid.Set, reason st
 		}
 	}
 	reused := gone.Intersect(f.Executed.Union(f.Owned)).Union(differs.Set())
+	maybe = f.Doubted.Intersect(t.Delivered)
 	switch {
 	case restarted && (r == nil || r.Purged && !r.Clean):
 		reason = "the primary restarted, and its binlog can not prove that it lost nothing"
+		if f.Relaxed {
+			// Nobody knows which ones it lost and gave again: any of them.
+			maybe = t.Delivered.Subtract(t.Holes).Intersect(f.Executed.Union(f.Owned))
+		}
+	case !maybe.IsEmpty():
+		reason = "GTIDs may have been given again: " + maybe.Limit(4).OneLine()
 	case !reused.IsEmpty():
 		reason = "GTIDs were given again: " + reused.Limit(4).OneLine()
 	}
-	return gone.Union(differs.Set()), reason
+	gone = gone.Union(differs.Set())
+	return gone, maybe.Subtract(gone), reason
 }
 
 // groups names the columns whose values are recorded from here on, and for each

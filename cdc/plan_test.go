@@ -70,6 +70,7 @@ func TestPlan(t *testing.T) {
 		newHistory       bool
 		lost, newly, ids string // ids: lost identities, as GTIDs
 		from, hole       string
+		empty            string // known to be empty, of a new history
 	}{
 		{name: "empty stream", tail: &Tail{Empty: true}, facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9"},
 		{name: "same run, nothing new", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), from: "a1-9"},
@@ -127,8 +128,9 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "lost and given again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-9",
-			with: func(_ *Tail, f *PrimaryFacts) {
+			name: "lost and given again: read again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-7", empty: "a2",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.KnownEmpty = s("a2 a8 a12")
 				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
 			},
 		},
@@ -140,13 +142,13 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "another identity in the files", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", ids: "a9", from: "a1-9",
+			name: "another identity in the files", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", ids: "a9", from: "a1-8",
 			with: func(_ *Tail, f *PrimaryFacts) {
 				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: append(ids(s("a4-8"), 0), ids(s("a9"), 100)...)}
 			},
 		},
 		{
-			name: "identities older than the window", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", from: "a1-9",
+			name: "identities older than the window", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", from: "a1-8",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.Identities = nil
 				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-8"), 0)}
@@ -160,8 +162,27 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "a promoted replica with another identity", tail: tail("a1-9"), facts: primary(planB, 2, "a1-9"), newHistory: true, newly: "a5", ids: "a5", from: "a1-9",
+			name: "a promoted replica with another identity", tail: tail("a1-9"), facts: primary(planB, 2, "a1-9"), newHistory: true, newly: "a5", ids: "a5", from: "a1-4 a6-9",
 			with: func(_ *Tail, f *PrimaryFacts) { f.Seen = ids(s("a5"), 100) },
+		},
+		{
+			name: "given again, and purged since: nothing brings it", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-8",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.KnownEmpty = s("a8")
+				f.Purged = s("a1-8")
+				f.Restart = &RestartEvidence{Before: s("a1-7"), Identities: ids(s("a9"), 100)}
+			},
+		},
+		{
+			name: "no evidence, and a crash may have lost what was committed", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, newly: "a1-4 a6-9", from: "a1-3 a5 a10-12", empty: "a5",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Holes, t.KnownEmpty = s("a5"), s("a3 a5 a7")
+				f.Purged, f.Relaxed = s("a1-3"), true
+			},
+		},
+		{
+			name: "no evidence, and no crash can have lost anything", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, from: "a1-12", empty: "a3",
+			with: func(t *Tail, f *PrimaryFacts) { t.KnownEmpty = s("a3") },
 		},
 		{
 			name: "an anonymous transaction", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",
@@ -198,6 +219,7 @@ func TestPlan(t *testing.T) {
 				{"lost identities", lostIDs.Set(), c.ids},
 				{"dump from", v.delivered, c.from},
 				{"hole", v.hole, c.hole},
+				{"known to be empty", v.knownEmpty, c.empty},
 			} {
 				if !x.got.Equal(s(x.want)) {
 					t.Errorf("%s: got %v, want %v", x.what, x.got, s(x.want))

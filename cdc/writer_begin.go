@@ -81,7 +81,8 @@ func (w *Writer) begin(ctx context.Context, f *PrimaryFacts) (gtid.Set, error) {
 		// Its checkpoint comes first: who starts there has everything before as
 		// its horizon, and no reader needs older binlog (rules §5.3).
 		cp := &event.Checkpoint{
-			History: num.History, Delivered: f.Executed, Lost: v.ann.Lost, LostIDs: v.ann.LostIDs, LossAt: w.led.lossAt,
+			History: num.History, Delivered: v.delivered, Lost: v.ann.Lost, LostIDs: v.ann.LostIDs, LossAt: w.led.lossAt,
+			KnownEmpty: v.knownEmpty, Announced: event.Announcement{NewlyLost: w.led.everLost.Union(v.ann.NewlyLost)},
 			Timelines: num.Timelines, Groups: v.ann.Groups,
 		}
 		if err := w.say(ctx, cp); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -267,19 +268,83 @@ func TestReuseBeginsAHistory(t *testing.T) {
 	f := facts(upTo(10))
 	f.Epoch = 2
 	f.Restart = &cdc.RestartEvidence{Before: upTo(5), Identities: []event.Identity{tx(6).Identity(), tx(7).Identity()}}
+	ids := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	ids.Observe(replica(1, upTo(10), upTo(10), gtid.Set{}))
+	start(t, ids.Run)
 	w = write(t, c, cdc.WriterOptions{}, f)
+	if !w.from.Equal(upTo(7)) {
+		t.Errorf("dump from %v, want what was given again to be read again", w.from)
+	}
+	again := txOf(ga(8), commitOf(8)+5)
+	w.append(t, again, txOf(ga(9), commitOf(9)+5), txOf(ga(10), commitOf(10)+5))
 	w.numbered(t, 11, 12)
 	r.wantAll(t, w)
 	r.wantStarts(t, 2)
-	r.wantNumbered(t, 11, 12)
-	if len(r.starts) != 2 || r.starts[1].History != 2 || !r.starts[1].Delivered.Equal(upTo(10)) {
+	r.wantNumbered(t, 8, 12)
+	if len(r.starts) != 2 || r.starts[1].History != 2 || !r.starts[1].Delivered.Equal(upTo(7)) {
 		t.Fatalf("%d starts, the last at %+v", len(r.starts), r.starts[len(r.starts)-1])
+	}
+	// A replica's tailer learns which transaction the GTIDs name now.
+	if k := wantKnown(t, ids, ga(8), event.Identified); k.OriginalCommit != again.OriginalCommit {
+		t.Errorf("8 is %+v", k)
+	}
+	wantKnown(t, ids, ga(10), event.Identified)
+	if turn := ids.Since(0); !turn.EverLost.Equal(upTo(10).Subtract(upTo(7))) || !turn.Vouched.Equal(upTo(7)) || turn.History != 2 {
+		t.Errorf("the replica's tailer is told %+v", turn)
 	}
 	a := itemsOf[*event.Announcement](r)[0]
 	if want := gtid.Of(ga(8), ga(9), ga(10)); !a.NewlyLost.Equal(want) || !a.Lost.IsEmpty() || len(a.LostIDs) != 3 || a.History != 2 {
 		t.Errorf("newly lost %v, lost %v, identities %v, history %d", a.NewlyLost, a.Lost, a.LostIDs, a.History)
 	}
 	w.end(t)
+	// Who comes later starts behind their messages: no identity, and still none
+	// for a base.
+	f.Executed, f.Restart = upTo(12), nil
+	write(t, c, cdc.WriterOptions{}, f).end(t)
+	late := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
+	s := replica(1, upTo(7), upTo(12), gtid.Set{})
+	s.History, s.LossSeen = 2, math.MaxInt64
+	late.Observe(s)
+	start(t, late.Run)
+	wantKnown(t, late, ga(8), event.NoIdentity)
+	if turn := late.Since(0); !turn.EverLost.Equal(upTo(10).Subtract(upTo(7))) {
+		t.Errorf("ever lost are %v", turn.EverLost)
+	}
+	if !late.LostIdentity(tx(8).Identity()) || late.LostIdentity(again.Identity()) {
+		t.Error("the old 8 is lost as this identity, and the new one is not")
+	}
+}
+
+// TestLostComesBack: a server that held a lost transaction is the primary now.
+// Who has that transaction holds nothing lost, also for who starts later.
+func TestLostComesBack(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	w.numbered(t, 1, 10)
+	w.stored(t, 10)
+	w.end(t)
+	lossy := cdc.PrimaryFacts{Server: "b", UUID: uuidB, Epoch: 2, Executed: upTo(8), GTIDMode: "ON", Drained: true}
+	write(t, c, cdc.WriterOptions{}, lossy).end(t)
+	back := facts(upTo(9))
+	back.Epoch = 3
+	w = write(t, c, cdc.WriterOptions{}, back)
+	w.append(t, tx(9))
+	if err := w.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.end(t)
+	ids := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "c"})
+	s := replica(1, upTo(9), upTo(9), gtid.Set{})
+	s.History, s.LossSeen = 1, math.MaxInt64
+	ids.Observe(s)
+	start(t, ids.Run)
+	wantKnown(t, ids, ga(9), event.NoIdentity)
+	if ids.LostIdentity(tx(9).Identity()) || !ids.LostIdentity(tx(10).Identity()) {
+		t.Error("9 is the primary's again, and 10 is lost")
+	}
+	if ever := ids.Since(0).EverLost; !ever.Equal(upTo(10).Subtract(upTo(8))) {
+		t.Errorf("ever lost are %v", ever)
+	}
 }
 
 // TestAnonymousTransaction: a hole without GTIDs stops what the primary says

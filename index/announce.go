@@ -20,9 +20,9 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 	if old == nil || old.ServerUUID != a.ServerUUID || !a.NewlyLost.IsEmpty() {
 		ix.failover = v
 	}
-	if !a.NewlyLost.IsEmpty() {
-		ix.lossAt = v
-	}
+	// A replica's tailer says how far it has read: before it has come here, what
+	// it compared may be of a stream that stepped back (rules §5.4, §10).
+	ix.lossAt = v
 	ix.announced = a
 	ix.lose(a, v, same)
 	ix.setGroups(a.Groups)

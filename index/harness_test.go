@@ -78,6 +78,9 @@ type world struct {
 	timeline uint32
 	ord      uint64
 	states   map[string]*event.ServerState
+	// announced is the newest announcement without losses: tailers have read it,
+	// unless a test says otherwise.
+	announced event.Version
 }
 
 const second = int64(time.Second)
@@ -144,6 +147,9 @@ func (w *world) tryWrite(items ...event.Item) (event.Version, error) {
 		if c, ok := it.(*event.Chunk); !ok || c.Last != nil {
 			w.ord++
 		}
+		if a, ok := it.(*event.Announcement); ok && a.NewlyLost.IsEmpty() {
+			w.announced = event.MakeVersion(w.timeline, w.ord)
+		}
 	}
 	return event.MakeVersion(w.timeline, w.ord), w.ix.Writes(w.seq, m)
 }
@@ -170,7 +176,7 @@ func (w *world) newTick() uint64 {
 func (w *world) state(server, executed string, change ...func(*event.ServerState)) {
 	w.tb.Helper()
 	s := &event.ServerState{
-		Server: server, UUID: uuidOf(server[0]), Epoch: 1, History: 1, Alive: true,
+		Server: server, UUID: uuidOf(server[0]), Epoch: 1, History: 1, LossSeen: w.announced, Alive: true,
 		Role: event.RoleReplica, Drained: true, GTIDMode: "ON", Follow: "binlog",
 		Executed: set(w.tb, executed),
 		Ticks:    []event.RouterTick{{Router: [16]byte{9}, Tick: 1 << 40}, {Router: router, Tick: w.tick}},

@@ -46,7 +46,7 @@ type Index struct {
 	// History: records, D, H and what belongs to them.
 	history    event.History
 	max        event.Version // newest version of an item
-	lossAt     event.Version // newest announcement with losses
+	lossAt     event.Version // newest announcement
 	failover   event.Version
 	announced  *event.Announcement // nil: none
 	tab        *table

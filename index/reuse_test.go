@@ -52,3 +52,36 @@ func TestRule10AnnouncedTwice(t *testing.T) {
 	w.write(lossy())
 	w.wantSet("lost", w.snap().Lost(), "a:11")
 }
+
+// TestRule5AnnouncedSinceStepBack: what a replica's tailer compared before it has
+// read the newest announcement may be of a stream that stepped back, whose GTIDs
+// were given again since: losses or none, it is not counted (cdc/decisions/reuse.md).
+func TestRule5AnnouncedSinceStepBack(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	before := w.announced
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.state("b", "a:1-11") // it has the 11 of before
+	w.timeline, w.ord = 2, 100
+	v := w.write(w.announcement("a", "a:1-10"))
+	w.write(tx("a:11", 1))
+	w.newTick()
+	w.state("a", "a:1-11")
+	w.state("b", "a:1-11", func(s *event.ServerState) { s.LossSeen = before })
+	w.wantIneligible("b", "catching_up", "compared")
+	w.state("b", "a:1-11", func(s *event.ServerState) { s.LossSeen, s.Unproven = v, set(t, "a:11") })
+	w.wantIneligible("b", "", "")
+}
+
+// TestReplicaWhoseTailerHasJustBegun is a no of its own reason, unless something
+// excludes it for good.
+func TestReplicaWhoseTailerHasJustBegun(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.newTick()
+	w.state("a", "a:1-10")
+	begun := "catching_up: its tailer has not read the stream yet"
+	w.state("b", "a:1-10", func(s *event.ServerState) { s.Excluded = []string{begun} })
+	w.wantIneligible("b", "catching_up", "not read the stream")
+	w.state("b", "a:1-10", func(s *event.ServerState) { s.Excluded = []string{"two channels", begun} })
+	w.wantIneligible("b", "excluded", "two channels")
+}

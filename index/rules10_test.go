@@ -117,6 +117,7 @@ func TestRule10Explained(t *testing.T) {
 	w.write(w.announcement("b", "a:1-10"))
 	w.state("a", "a:1-10", func(s *event.ServerState) { s.Alive = false })
 	w.state("b", "a:1-10", primary)
+	w.state("c", "a:1-11") // its tailer has read the announcement
 	w.wantPrimary("", "")
 	w.wantIneligible("c", "excluded", "accounts for")
 }

@@ -343,6 +343,9 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 				return reasonEpochChanged, detail
 			}
 		}
+		if len(s.Excluded) == 1 && strings.HasPrefix(detail, reasonCatchingUp) {
+			return reasonCatchingUp, detail // its tailer has just begun
+		}
 		return reasonExcluded, detail
 	}
 	for i := range s.Taints {
@@ -359,7 +362,7 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 			return reasonCatchingUp, fmt.Sprintf("its state is of history %d, the stream is in %d", s.History, ix.history)
 		}
 		if s.LossSeen < ix.lossAt && rule(ruleLossSeen) {
-			return reasonCatchingUp, fmt.Sprintf("its tailer has not compared since the loss at version %d", ix.lossAt)
+			return reasonCatchingUp, fmt.Sprintf("its tailer has not compared up to the announcement at version %d", ix.lossAt)
 		}
 	}
 	if e := ix.errant(sv); !e.IsEmpty() {

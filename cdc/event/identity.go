@@ -41,13 +41,34 @@ const (
 type Identities interface {
 	// Lookup never blocks.
 	Lookup(g gtid.GTID) Known
-	// Position is the history and the newest announcement with losses that
-	// Lookup's answers reflect; read it before the Lookups it is published with.
-	Position() (History, Version)
+	// Since tells what became of the stream since an announcement was taken in,
+	// and where Lookup's answers stand; read it before the Lookups it is
+	// published with.
+	Since(announced Version) Turn
 	// LostIdentity tells whether this very transaction is lost.
 	LostIdentity(id Identity) bool
 	// Changed is closed at the next news; take it before Lookup.
 	Changed() <-chan struct{}
 	// Forget tells that g was compared and will not be looked up again.
 	Forget(g gtid.GTID)
+}
+
+// Turn is what a comparison with the stream rests on, and what takes it away:
+// a loss, a history, a stream that was read anew (rules §1, §5.4, §10).
+type Turn struct {
+	History History
+	// Announced is the version of the newest announcement read; 0: none.
+	Announced Version
+	// Starts counts the checkpoints at which reading began, 0: not yet. Vouched
+	// is what the newest of them calls delivered: of what was compared with the
+	// stream before, only that is known to be of the stream that is read now.
+	Starts  uint64
+	Vouched gtid.Set
+	// Lost are the GTIDs under which a transaction was lost since the
+	// announcement asked about; all that ever were where that lies further back
+	// than what was read.
+	Lost gtid.Set
+	// EverLost is every GTID under which a transaction was ever lost, given again
+	// or not.
+	EverLost gtid.Set
 }

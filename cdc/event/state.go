@@ -46,7 +46,7 @@ type ServerState struct {
 	Epoch    Epoch
 	DataSet  uint64  // random id of the data set
 	History  History // the history against which the tailer compared
-	LossSeen Version // newest announcement with losses that the tailer had applied
+	LossSeen Version // newest announcement that the tailer had applied
 	Alive    bool    // the pinned connection holds; false ends the lease at once
 	Down     string  // why not alive
 	Role     Role

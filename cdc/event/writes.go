@@ -195,9 +195,11 @@ type Announcement struct {
 	Executed   gtid.Set // of the primary, read after its old channel was drained
 	// Lost is every GTID that is lost and not seen again since; LostIDs are the
 	// identities known of them. Both are complete, not increments.
-	Lost      gtid.Set
-	LostIDs   []Identity
-	NewlyLost gtid.Set // the part of Lost (or of identities reused since) that this announcement adds
+	Lost    gtid.Set
+	LostIDs []Identity
+	// NewlyLost is the part of Lost (or of identities reused since) that this
+	// announcement adds; in the copy that a checkpoint carries, [Checkpoint.EverLost].
+	NewlyLost gtid.Set
 	Timelines []TimelineStart
 	Groups    []GroupColumn
 	FoldNames bool // lower_case_table_names of the primary is not 0
@@ -219,13 +221,25 @@ type Checkpoint struct {
 	Holes      gtid.Set // the part of Delivered that are holes
 	Lost       gtid.Set
 	LostIDs    []Identity
-	LossAt     Version      // version of the newest announcement with losses
+	LossAt     Version      // version of the newest announcement
 	KnownEmpty gtid.Set     // transactions known to be empty on the primary
 	Announced  Announcement // the one in force; Epoch 0: none yet
 	Timelines  []TimelineStart
 	Open       []OpenXA
 	Defs       []DefRef
 	Groups     []GroupColumn
+}
+
+// EverLost is every GTID under which a transaction was lost, given again or not:
+// none of them is in a base (rules §1). It travels as NewlyLost of the
+// announcement, also where none is in force.
+func (c *Checkpoint) EverLost() gtid.Set {
+	ever := c.Announced.NewlyLost.Union(c.Lost)
+	var named gtid.Builder
+	for i := range c.LostIDs {
+		named.Add(c.LostIDs[i].GTID)
+	}
+	return ever.Union(named.Set())
 }
 
 // Definitions names definitions that became usable without a transaction of

@@ -70,9 +70,13 @@ type ledger struct {
 	holes     set
 	empty     set // known to be empty on the primary
 	lost      set
-	everLost  set // every GTID that ever named a lost transaction
-	lostTxs   set // the identities known of them
-	lossAt    event.Version
+	everLost  set           // every GTID that ever named a lost transaction
+	lostTxs   set           // the identities known of them
+	lossAt    event.Version // of the newest announcement
+	losses    []loss        // behind the checkpoint where it started
+	known     event.Version // since when they are complete
+	starts    int           // how often it started at a checkpoint
+	vouched   set           // delivered at the newest start
 	announced announced
 	executed  set // of the announced primary, when it was announced
 	groups    bool
@@ -81,6 +85,27 @@ type ledger struct {
 	def       int8
 	ids       [maxTransactions]int8 // by GTID: the transaction that the stream or a header named
 	half      int8                  // the transaction of which chunks were read
+}
+
+// loss is what an announcement lost.
+type loss struct {
+	at    event.Version
+	gtids set
+}
+
+// lostSince is what was lost behind an announcement, all that ever was where
+// that lies further back than what was read.
+func (l *ledger) lostSince(at event.Version) set {
+	if at < l.known {
+		return l.everLost
+	}
+	var out set
+	for _, x := range l.losses {
+		if x.at > at {
+			out |= x.gtids
+		}
+	}
+	return out
 }
 
 func newLedger() ledger {
@@ -130,6 +155,7 @@ func (l *ledger) transaction(w *world, n int8) {
 	l.delivered |= g
 	l.holes &^= g
 	l.lost &^= g
+	l.lostTxs &^= one(n) // a server that still had it is the primary now
 	l.ids[t.slot] = n
 	l.empty &^= g
 	if t.empty {
@@ -155,6 +181,7 @@ func (l *ledger) hole(w *world, it *item) {
 	if it.tx != nothing {
 		t := &w.txs[it.tx]
 		l.ids[t.slot] = it.tx
+		l.lostTxs &^= one(it.tx)
 		if t.empty {
 			l.empty |= one(t.slot)
 		}
@@ -171,15 +198,22 @@ func (l *ledger) announcement(it *item, at event.Version) {
 	l.holes &^= a.lost
 	l.empty &^= a.lost
 	a.lost.each(func(g int8) { l.ids[g] = nothing })
+	l.lossAt = at
 	if it.newly != 0 {
-		l.lossAt = at
+		l.losses = append(l.losses[:len(l.losses):len(l.losses)], loss{at, it.newly | a.lost})
 	}
 }
 
 // restart begins at a checkpoint, which carries sets and no identities.
 func (l *ledger) restart(c *ledger) {
 	at, id, count, next, timeline, ever := l.at, l.id, l.count, l.next, l.timeline, l.everLost
+	losses, known := l.losses, l.known
+	if l.lossAt != c.lossAt { // not where it stood
+		losses, known = nil, c.lossAt
+	}
+	starts := l.starts + 1
 	*l = *c
+	l.losses, l.known, l.starts, l.vouched = losses, known, starts, c.delivered
 	l.at, l.id, l.count, l.next, l.timeline = at, id, count, next, timeline
 	l.everLost |= ever
 	l.half = nothing
@@ -202,7 +236,9 @@ func (l *ledger) identified() set {
 // startAt puts the ledger behind the checkpoint in message m.
 func (l *ledger) startAt(w *world, at int) bool {
 	m := &w.stream.messages[at]
+	starts := l.starts
 	*l = newLedger()
+	l.starts = starts
 	l.at, l.id, l.count, l.timeline = at+1, m.id, m.ev.Count, m.ev.Timeline
 	l.next = m.ev.First + 1
 	for i := range m.items {

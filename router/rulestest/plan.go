@@ -22,8 +22,8 @@ func (w *world) begin(x int8, b byte) bool {
 	if !sameRun {
 		newly = (l.delivered | w.previousE(l)) &^ has
 	}
-	gone, ended := w.compare(&old, s, sameServer && !sameRun)
-	newly |= gone
+	gone, maybe, ended := w.compare(&old, s, sameServer && !sameRun)
+	newly |= gone | maybe
 	ended = ended || l.history == 0
 
 	said := old // what the announcement says
@@ -31,15 +31,10 @@ func (w *world) begin(x int8, b byte) bool {
 	said.executed = s.executed
 	said.lost = (l.lost | newly) &^ s.executed
 	newly.each(func(g int8) {
-		if id := old.ids[g]; id >= 0 {
+		if id := old.ids[g]; id >= 0 && !maybe.has(g) {
 			said.lostTxs |= one(id)
 		}
 	})
-	for _, e := range s.binlog { // a server that still had it is the primary now
-		if !e.empty || w.txs[e.tx].empty {
-			said.lostTxs &^= one(e.tx)
-		}
-	}
 	said.everLost = l.everLost | newly | said.lost
 	passed := l.delivered &^ said.lost
 	if ended {
@@ -109,12 +104,16 @@ func (w *world) previousE(l *ledger) set {
 	return last.owned | last.executed
 }
 
-// compare holds the stream's identities against the binlog's: what is gone, and
-// whether GTIDs were given again, which ends the history.
-func (w *world) compare(l *ledger, s *server, restarted bool) (gone set, ended bool) {
+// compare holds the stream's identities against the binlog's: what is gone, what
+// may be for all that is known, and whether GTIDs were given again, which ends
+// the history.
+func (w *world) compare(l *ledger, s *server, restarted bool) (gone, maybe set, ended bool) {
 	if restarted && s.unclean {
-		if s.purged > s.lastFile {
-			return 0, true // nothing can be proven
+		if s.purged > s.lastFile { // nothing can be proven
+			if w.features.has(FeatureTailLost) {
+				maybe = l.delivered &^ l.holes & (s.executed | s.owned)
+			}
+			return 0, maybe, true
 		}
 		gone = l.delivered &^ l.holes &^ s.previousGTIDs(len(s.binlog))
 	}
@@ -125,7 +124,7 @@ func (w *world) compare(l *ledger, s *server, restarted bool) (gone set, ended b
 		}
 	}
 	reused := gone&(s.executed|s.owned) | differs
-	return gone | differs, reused != 0
+	return gone | differs, 0, reused != 0
 }
 
 // defOn is the definition of the table as a server has it.

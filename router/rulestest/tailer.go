@@ -38,7 +38,8 @@ type tracker struct {
 	executed set   // by the newest probe
 	excluded string
 	history  event.History
-	lossSeen event.Version
+	lossSeen event.Version // newest announcement that was applied
+	starts   int           // of its reader of the stream
 }
 
 // taint is one of the table, or of all.
@@ -146,6 +147,7 @@ func (w *world) restartTailer(x int, b byte) bool {
 	t.reset()
 	t.idsOn, t.ids = false, newLedger()
 	t.tracker, t.data, t.saved = keep.tracker, keep.data, keep
+	t.starts = 0
 	w.followStream(x, b)
 	w.session(x)
 	return true
@@ -170,13 +172,9 @@ func (w *world) followStream(x int, b byte) bool {
 			return false
 		}
 		ever := l.everLost
-		l.startAt(w, at[pick(len(at), b)])
+		l.startAt(w, at[t.pickStart(w, at, b)])
 		l.everLost |= ever
 		t.idsOn = true
-		// What was compared with messages that are no more has to be compared with
-		// what comes in their place: it may be another transaction (§5.4, §11.2).
-		t.shown &= l.delivered
-		t.read, t.pending = 0, nil
 		w.say("tailer of %s follows WRITES from message %d on", serverNames[x], l.at)
 	} else {
 		l.read(w, &str.messages[l.at])
@@ -185,16 +183,44 @@ func (w *world) followStream(x int, b byte) bool {
 	return true
 }
 
+// pickStart picks a checkpoint of which the server has proven everything, against
+// this very stream: behind an announcement that was not seen, or in another
+// history, it may be of a stream that stepped back. Else any.
+func (t *tailer) pickStart(w *world, at []int, b byte) int {
+	var fit []int
+	for i, m := range at {
+		c := w.stream.messages[m].items[0].ledger
+		have := t.base &^ c.everLost
+		if c.history == t.history && c.lossAt <= t.lossSeen {
+			have = t.base | t.executed&t.shown
+		}
+		if c.delivered.within(have) {
+			fit = append(fit, i)
+		}
+	}
+	if len(fit) == 0 {
+		return pick(len(at), b)
+	}
+	return fit[pick(len(fit), b)]
+}
+
 // applyLosses takes in that identities were lost, before anything is compared
 // with what came after (rules §1, §10).
 func (w *world) applyLosses(x int) {
 	t := &w.tailers[x]
+	if t.starts != t.ids.starts {
+		// What was compared with messages that are no more has to be compared with
+		// what comes in their place: it may be another transaction (§5.4, §11.2).
+		t.starts = t.ids.starts
+		t.shown &= t.ids.vouched
+		t.read, t.pending = 0, nil
+	}
 	if t.ids.history == t.history && t.ids.lossAt == t.lossSeen {
 		return
 	}
-	again := t.ids.everLost
-	t.everLost |= again
-	t.base &^= again
+	again := t.ids.lostSince(t.lossSeen)
+	t.everLost |= t.ids.everLost
+	t.base &^= t.everLost
 	t.shown &^= again
 	if again != 0 { // its binlog has to be read again
 		t.read, t.pending = 0, nil

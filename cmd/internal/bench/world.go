@@ -155,7 +155,7 @@ func (w *world) state(i int, lag int64) error {
 // serverState is the i-th server, alive and well; the first is the primary.
 func serverState(name string, i int) *event.ServerState {
 	s := &event.ServerState{
-		Server: name, AppAddr: "127.0.0.1:3306", UUID: worldUUID(i), Epoch: event.Epoch(1 + i), History: 1, Alive: true,
+		Server: name, AppAddr: "127.0.0.1:3306", UUID: worldUUID(i), Epoch: event.Epoch(1 + i), History: 1, LossSeen: 1 << 62, Alive: true,
 		Role: event.RoleReplica, Drained: true, GTIDMode: "ON", Follow: "binlog", ServerVersion: "9.7.4",
 	}
 	if i == 0 {

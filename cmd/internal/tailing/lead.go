@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"tidegate/binlog"
+	"tidegate/binlog/gtid"
 	"tidegate/cdc"
 	"tidegate/cdc/event"
 )
@@ -216,12 +218,12 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		return cdc.PrimaryFacts{}, err
 	}
 	facts := cdc.PrimaryFacts{
-		Seen:   l.seen,
+		Seen:   slices.Clone(l.seen),
 		Server: f.Server, UUID: f.ServerUUID, Epoch: f.Epoch, Owned: f.Owned, Executed: f.Executed, Purged: f.Purged,
-		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0,
+		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0, Relaxed: f.Relaxed,
 	}
 	if tail.Announced.ServerUUID != f.ServerUUID || tail.Announced.Epoch == f.Epoch || tail.Announced.Epoch == 0 {
-		return facts, nil
+		return facts, l.differing(ctx, m, &f, tail, &facts)
 	}
 	if !known {
 		return facts, nil // no evidence where to begin: a new history
@@ -249,6 +251,47 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
 	}
 	return facts, nil
+}
+
+// differing adds to what came as another transaction what of the primary's binlog
+// has to be compared besides: everything that is left of it when one came, since
+// seldom just one GTID is given again; of another server than the announced, what
+// its own tailer has not compared, as a replica whose source was given GTIDs again
+// while nobody watched (rules §11.2).
+func (l *lead) differing(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail, facts *cdc.PrimaryFacts) error {
+	compare := toCompare(f, tail, len(l.seen) > 0)
+	var read gtid.Builder
+	err := m.ReadIdentities(ctx, f.Executed.Subtract(compare), f.Executed, func(id event.Identity, _ event.Flags) error {
+		facts.Seen = append(facts.Seen, id)
+		read.Add(id.GTID)
+		return nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		facts.Doubted, err = compare.Subtract(read.Set()), nil
+		l.log.Warn("the primary's binlog can not be compared with the stream in time", "server", f.Server, "bound", factsTimeout,
+			"rest", facts.Doubted.Limit(16).OneLine())
+	}
+	if err != nil {
+		return fmt.Errorf("compare the binlog of the primary: %w", err)
+	}
+	return nil
+}
+
+// toCompare is what of the primary's binlog is compared besides that of a
+// restarted one; came tells that it brought another transaction than the stream's.
+func toCompare(f *binlog.PrimaryFacts, tail *cdc.Tail, came bool) gtid.Set {
+	compare := tail.Delivered.Subtract(tail.Holes).Intersect(f.Executed).Subtract(f.Purged)
+	switch {
+	case came:
+		return compare
+	case tail.Announced.Epoch == 0 || tail.Announced.ServerUUID == f.ServerUUID:
+		return gtid.Set{} // the announced run itself, or none to follow
+	}
+	var named gtid.Builder // of what the stream names no more, nothing can be said
+	for _, id := range tail.Identities {
+		named.Add(id.GTID)
+	}
+	return compare.Intersect(f.Unproven.Union(f.Base)).Intersect(named.Set())
 }
 
 // writing is the handler of the primary's tailer: every transaction goes to the

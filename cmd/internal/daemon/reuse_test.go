@@ -1,0 +1,128 @@
+package daemon_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"tidegate/cmd/internal/daemon"
+	"tidegate/router/serve"
+	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
+)
+
+// TestReuse: rules §11.2. The primary's host crashes, and with it goes what was
+// not synced: five transactions that a replica already has. The primary gives
+// their GTIDs to five others while nobody watches. All executed sets are equal
+// then, without an error anywhere, and the data is not. The replica that has the
+// old ones gets no yes, ever; the one that has the new ones gets it by itself.
+func TestReuse(t *testing.T) {
+	w := newWorld(t)
+	a, old, right := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
+	disk := w.syncedDisk(a)
+
+	p := w.start(everything, settings{})
+	p.ready()
+	w.allYes(p, old, right)
+	w.must(right.StopIOThread(w.ctx))
+	for id := 1; id <= 5; id++ {
+		w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = ? WHERE id = ?", id, id))
+	}
+	lost := w.executed(a).Subtract(w.executed(right))
+	text, err := a.GTIDExecuted(w.ctx)
+	w.must(err)
+	w.must(old.WaitForGTIDs(w.ctx, text))
+	w.allYes(p, old)
+	w.must(old.StopIOThread(w.ctx))
+	p.end()
+
+	w.crashTo(a, disk)
+	if n := lost.Intersect(w.executed(a)).Count(); lost.Count() != 5 || n != 0 {
+		t.Fatalf("the crash lost %s, and the primary still has %d of them", lost.OneLine(), n)
+	}
+	for v := 101; v <= 105; v++ {
+		w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = ? WHERE id = 6", v))
+	}
+	w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = 200 WHERE id = 5"))
+	w.must(right.StartIOThread(w.ctx))
+	w.must(old.StartIOThread(w.ctx))
+	w.must(w.c.WaitInSync(w.ctx))
+	if all := w.executed(a); !all.ContainsSet(lost) || !all.Equal(w.executed(old)) || !all.Equal(w.executed(right)) {
+		t.Fatalf("executed sets differ: %s, %s, %s", all.OneLine(), w.executed(old).OneLine(), w.executed(right).OneLine())
+	}
+	v, err := old.QueryString(w.ctx, "SELECT v FROM app.posts WHERE id = 6")
+	w.must(err)
+	if v == "105" {
+		t.Fatal("the replica has the new rows: nothing to see here")
+	}
+
+	// From the first answer on, and again from a stream whose checkpoint is all
+	// that is left to read of them.
+	for range 2 {
+		p = w.start(everything, settings{})
+		p.ready()
+		w.yesWithout(p, old, right, a)
+		w.refused(askRouter(p.Router), old.Name(), "app.posts/6", "excluded", "another transaction")
+		p.end()
+	}
+
+	// A copy of the primary has no binlog of before, so nothing tells which ones
+	// it has: the operator who made it has to say so.
+	w.must(old.WipeAndRebuildFrom(w.ctx, a, false))
+	p = w.start(everything, settings{})
+	p.ready()
+	w.yesWithout(p, old, right)
+	w.refused(askRouter(p.Router), old.Name(), "app.posts/6", "excluded", "given again")
+	w.must(daemon.Accept(w.ctx, p.Conn, serve.Acceptance{Server: old.Name(), GTIDs: lost, Author: "test", Reason: "copied from the primary"}))
+	w.allYes(p, old, right)
+}
+
+// allYes waits until each of the servers has a yes for rows that were lost and for
+// rows that were written instead.
+func (w *world) allYes(p *program, list ...*testenv.Server) { w.t.Helper(); w.yesWithout(p, nil, list...) }
+
+// yesWithout is allYes, while a server that may have none is asked as well.
+func (w *world) yesWithout(p *program, never *testenv.Server, list ...*testenv.Server) {
+	w.t.Helper()
+	a := askRouter(p.Router)
+	for _, s := range list {
+		for id := 1; id <= loadRows; id++ {
+			k := fmt.Sprintf("app.posts/%d", id)
+			testenvtest.WaitUntil(w.t, settle, func() (bool, string) {
+				if never != nil {
+					got, err := a(w.ctx, question{server: never.Name(), key: k})
+					w.must(err)
+					if got.yes {
+						w.t.Fatalf("WRONG YES: %s for %s holds what was lost", never.Name(), k)
+					}
+				}
+				got, err := a(w.ctx, question{server: s.Name(), key: k})
+				w.must(err)
+				return got.yes, fmt.Sprintf("%s for %s: %s", s.Name(), k, got)
+			})
+		}
+	}
+}
+
+// syncedDisk is a server's data as it would be on disk if nothing was synced from
+// here on. The server crashes for it and comes back.
+func (w *world) syncedDisk(s *testenv.Server) string {
+	w.t.Helper()
+	disk := filepath.Join(w.t.TempDir(), "disk")
+	w.must(s.Kill())
+	w.must(os.CopyFS(disk, os.DirFS(s.DataDir())))
+	w.must(s.Start(w.ctx))
+	w.must(w.c.WaitInSync(w.ctx))
+	return disk
+}
+
+// crashTo is a crash of the server's host: the binlog's tail is gone, and what
+// the engine had of it (sync_binlog=0).
+func (w *world) crashTo(s *testenv.Server, disk string) {
+	w.t.Helper()
+	w.must(s.Kill())
+	w.must(os.RemoveAll(s.DataDir()))
+	w.must(os.CopyFS(s.DataDir(), os.DirFS(disk)))
+	w.must(s.Start(w.ctx))
+}
