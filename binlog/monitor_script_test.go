@@ -17,14 +17,13 @@ import (
 
 // script is a scripted server: what a real one would do, step by step.
 type script struct {
-	mu       sync.Mutex
-	run      runFacts
-	f        serverFacts
-	owned    gtid.Set
-	executed gtid.Set
-	gone     gtid.Set // purged
-	// setPurged is the part of gone that SET GLOBAL gtid_purged named.
-	setPurged gtid.Set
+	mu        sync.Mutex
+	run       runFacts
+	f         serverFacts
+	owned     gtid.Set
+	executed  gtid.Set
+	gone      gtid.Set // purged
+	setPurged gtid.Set // of gone: SET GLOBAL gtid_purged named it
 	readOnly  bool
 	mode      string
 	down      error             // answers nothing

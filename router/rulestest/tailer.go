@@ -1,6 +1,10 @@
 package rulestest
 
-import "tidegate/cdc/event"
+import (
+	"slices"
+
+	"tidegate/cdc/event"
+)
 
 // posted is a state of a server in STATE, with what it says in the terms of this
 // world.
@@ -47,7 +51,10 @@ type taint struct {
 	all    bool
 	gtid   int8
 	errant bool
-	reason string
+	// identity: the stream had another transaction under the GTID, one of them
+	// for each. It may have been one that was lost since.
+	identity bool
+	reason   string
 }
 
 // saved is what the newest published state tells a tailer that starts anew.
@@ -222,6 +229,7 @@ func (w *world) applyLosses(x int) {
 	t.everLost |= t.ids.everLost
 	t.base &^= t.everLost
 	t.shown &^= again
+	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.identity && again.has(x.gtid) })
 	if again != 0 { // its binlog has to be read again
 		t.read, t.pending = 0, nil
 	}
@@ -293,7 +301,7 @@ func (w *world) compareOne(x int, e *entry) bool {
 	case id >= 0 && w.txs[id].commit != e.commit:
 		s.dirty = s.dirty || !s.primary // tainted until it is rebuilt, also where it only was early
 		if !s.primary {                 // there it is a reuse, which the writer handles (rules §11.2)
-			t.taint(taint{all: true, gtid: g, reason: "another transaction under this GTID"})
+			t.taint(taint{all: true, identity: true, gtid: g, reason: "another transaction under this GTID"})
 		}
 		return true
 	case identified:
@@ -328,7 +336,7 @@ func (w *world) isLost(l *ledger, e *entry) bool {
 
 func (t *tracker) taint(x taint) {
 	for _, have := range t.taints {
-		if have.all == x.all && have.errant == x.errant {
+		if have.all == x.all && have.errant == x.errant && have.identity == x.identity && (!x.identity || have.gtid == x.gtid) {
 			return
 		}
 	}

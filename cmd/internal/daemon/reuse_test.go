@@ -80,7 +80,10 @@ func TestReuse(t *testing.T) {
 
 // allYes waits until each of the servers has a yes for rows that were lost and for
 // rows that were written instead.
-func (w *world) allYes(p *program, list ...*testenv.Server) { w.t.Helper(); w.yesWithout(p, nil, list...) }
+func (w *world) allYes(p *program, list ...*testenv.Server) {
+	w.t.Helper()
+	w.yesWithout(p, nil, list...)
+}
 
 // yesWithout is allYes, while a server that may have none is asked as well.
 func (w *world) yesWithout(p *program, never *testenv.Server, list ...*testenv.Server) {
