@@ -95,7 +95,7 @@ func (in *Inspection) checkRows(f *findings) {
 		return
 	}
 	if v := in.vars["binlog_format"]; v != "" && v != "ROW" {
-		f.add(Warning, "binlog_format is "+v, "statements name no rows: each writes all-rows of every table in the databases it may touch, so that answers are needlessly no", "SET PERSIST binlog_format = ROW")
+		f.add(Broken, "binlog_format is "+v, "the tailer refuses to start: statements name no rows, and each would be a write of every table in the databases that it may touch", "SET PERSIST binlog_format = ROW")
 	}
 	if v := in.vars["binlog_row_metadata"]; v != "FULL" {
 		f.add(Warning, "binlog_row_metadata is "+v, "events do not carry names and keys; a definition that was looked up counts only later, and until then events write all-rows (P2 holds, at a cost)", "SET PERSIST binlog_row_metadata = FULL")

@@ -47,7 +47,7 @@ func TestFindings(t *testing.T) {
 		{"enforce", false, set("enforce_gtid_consistency", "OFF"), "broken: enforce_gtid_consistency", "SET PERSIST enforce_gtid_consistency = ON"},
 		{"log_bin", false, set("log_bin", "OFF"), "broken: log_bin is OFF", "follow: executed"},
 		{"log_replica_updates", true, set("log_replica_updates", "OFF"), "broken: log_replica_updates", "log-replica-updates"},
-		{"format", false, set("binlog_format", "MIXED"), "warning: binlog_format is MIXED", "binlog_format = ROW"},
+		{"format", false, set("binlog_format", "MIXED"), "broken: binlog_format is MIXED", "binlog_format = ROW"},
 		{"image", false, set("binlog_row_image", "MINIMAL"), "warning: binlog_row_image is MINIMAL", "FULL"},
 		{"metadata", false, set("binlog_row_metadata", "MINIMAL"), "warning: binlog_row_metadata", "FULL"},
 		{"partial json", false, set("binlog_row_value_options", "PARTIAL_JSON"), "advice: binlog_row_value_options", "''"},

@@ -77,7 +77,7 @@ func (s *session) compose() *event.ServerState {
 		Filtered: s.tables.printed, FilteredTables: s.tables.digests,
 		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark),
 		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,
-		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed,
+		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed, Grouped: s.facts.group.state != "",
 		ProbedUnixMicro: s.probedAt.UnixMicro(),
 	}
 	if st.AppAddr == "" {

@@ -170,8 +170,22 @@ func (q *question) settleFloor() {
 	if q.snap.Delivered().ContainsSet(q.floor) {
 		return
 	}
+	if q.grouped() {
+		return // such an E is no bound of what a secondary may have shown
+	}
 	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e)
 	q.floor = q.floor.Subtract(never.Subtract(q.lost))
+}
+
+// grouped tells whether a server is a member of a replication group
+// (binlog/decisions/group-replication.md).
+func (q *question) grouped() bool {
+	for i := range q.snap.NumServers() {
+		if s := q.snap.Server(i); s != nil && s.Grouped {
+			return true
+		}
+	}
+	return false
 }
 
 // floorWithin tells whether each GTID of F is in C(i), or lost (rules §7

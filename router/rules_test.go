@@ -140,6 +140,11 @@ func decisions() []decision {
 		}, "app.posts/42 floor=" + uuidA + ":90:101", "no write_unseen wait", ""},
 		{"§7 a GTID that is not in an older E stays in F", nil, "app.posts/42 floor=" + uuidA + ":101", "no write_unseen wait", ""},
 		{"§7 a GTID in no E begun after the request never happened", nil, "app.posts/42 floor=" + uuidA + ":101 arrived=-100ms", "yes applied", ""},
+		{"§7 in a replication group E is no bound", func(_ testing.TB, w *routertest.World) {
+			st := *w.States[1]
+			st.Grouped = true
+			w.States[1] = &st
+		}, "app.posts/42 floor=" + uuidA + ":101 arrived=-100ms", "no write_unseen wait", ""},
 		{"§7 a GTID in an E begun after the request did happen", func(t testing.TB, w *routertest.World) {
 			w.E = mustSet(t, uuidA+":1-101")
 		}, "app.posts/42 floor=" + uuidA + ":101 arrived=-100ms", "no write_unseen wait", ""},

@@ -73,16 +73,19 @@ type ServerState struct {
 	// FilteredTables are the any-row scopes of known tables that it filters.
 	FilteredTables []key.Digest
 
-	BinlogFile      string // newest position whose transactions are in Shown
-	BinlogPos       uint64
-	BinlogMark      uint64    // tells BinlogFile from another file of its name; 0: not known (since format 2)
-	SourceUUID      gtid.UUID // replicas: where it replicates from
-	IORunning       bool
-	SQLRunning      bool
-	ReplicationErr  string
-	UptimeSeconds   int64
-	ThreadsRunning  int64
-	ServerVersion   string
+	BinlogFile     string // newest position whose transactions are in Shown
+	BinlogPos      uint64
+	BinlogMark     uint64    // tells BinlogFile from another file of its name; 0: not known (since format 2)
+	SourceUUID     gtid.UUID // replicas: where it replicates from
+	IORunning      bool
+	SQLRunning     bool
+	ReplicationErr string
+	UptimeSeconds  int64
+	ThreadsRunning int64
+	ServerVersion  string
+	// Grouped: member of a replication group, whose secondaries may show what its
+	// primary neither owns nor has executed yet.
+	Grouped         bool
 	RelaxedDurable  bool  // innodb_flush_log_at_trx_commit or sync_binlog is not 1
 	ProbedUnixMicro int64 // by the tailer's clock; for people only
 }

@@ -14,6 +14,7 @@ const (
 	stateIO
 	stateSQL
 	stateRelaxed
+	stateGrouped
 	stateBits = 1<<iota - 1
 )
 
@@ -39,6 +40,7 @@ func (s *ServerState) AppendBinary(dst []byte) []byte {
 		{s.IORunning, stateIO},
 		{s.SQLRunning, stateSQL},
 		{s.RelaxedDurable, stateRelaxed},
+		{s.Grouped, stateGrouped},
 	} {
 		if f.on {
 			bits |= f.bit
@@ -93,6 +95,7 @@ func DecodeServerState(b []byte) (*ServerState, error) {
 	bits := r.small(stateBits)
 	s.Alive, s.Writable, s.Drained = bits&stateAlive != 0, bits&stateWritable != 0, bits&stateDrained != 0
 	s.IORunning, s.SQLRunning, s.RelaxedDurable = bits&stateIO != 0, bits&stateSQL != 0, bits&stateRelaxed != 0
+	s.Grouped = bits&stateGrouped != 0
 	if s.Role = Role(r.byte()); s.Role > RoleReplica {
 		r.fail("unknown role")
 	}

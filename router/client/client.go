@@ -29,6 +29,11 @@ type Options struct {
 
 	// Timeout bounds one question, all routers together; default 20 ms.
 	Timeout time.Duration
+	// FloorTimeout is the same for a Route with a floor: a router may wait with
+	// its answer for the next probe of the primary, where the floor names what
+	// nobody has seen yet. Default Timeout + 300 ms, more than a router's
+	// probe_wait.
+	FloorTimeout time.Duration
 	// PrimaryReadsPerSecond is the budget of reads that this client sends to
 	// the primary when no router answers; default 50, negative: none.
 	PrimaryReadsPerSecond int
@@ -38,6 +43,8 @@ type Options struct {
 	BreakerFailures        int
 	BreakerMin, BreakerMax time.Duration
 }
+
+const defaultTimeout = 20 * time.Millisecond
 
 func (o *Options) validate() ([]*url.URL, error) {
 	var errs []error
@@ -61,7 +68,8 @@ func (o *Options) validate() ([]*url.URL, error) {
 		v    *time.Duration
 		std  time.Duration
 	}{
-		{"Timeout", &o.Timeout, 20 * time.Millisecond},
+		{"Timeout", &o.Timeout, defaultTimeout},
+		{"FloorTimeout", &o.FloorTimeout, max(o.Timeout, defaultTimeout) + 300*time.Millisecond},
 		{"BreakerMin", &o.BreakerMin, 100 * time.Millisecond},
 		{"BreakerMax", &o.BreakerMax, 5 * time.Second},
 	} {
@@ -182,13 +190,13 @@ const maxAnswerBytes = 1 << 20
 // ask puts one question to the routers in turn until one answers or the time is
 // up. The answer goes into ok (200) or refusal (503 of a route); the error is an
 // *Error, the caller's own context's, or errNoRouter.
-func (c *Client) ask(ctx context.Context, path string, question any, ok answer, refusal *wireError) error {
+func (c *Client) ask(ctx context.Context, timeout time.Duration, path string, question any, ok answer, refusal *wireError) error {
 	c.count.asked.Add(1)
 	body, err := json.Marshal(question)
 	if err != nil {
 		return fmt.Errorf("encode question: %w", err)
 	}
-	limited, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	first := c.turn.Add(1)
 	for i := range c.routers {

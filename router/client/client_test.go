@@ -220,6 +220,21 @@ func TestHangingRouterCostsTheTimeoutAndThenNothing(t *testing.T) {
 	}
 }
 
+// TestFloorMayTakeAProbe: a router that waits for the primary's next probe is
+// not dead, however short the client's patience is otherwise.
+func TestFloorMayTakeAProbe(t *testing.T) {
+	url, _ := startRouter(t, routertest.Healthy(t), func(o *router.Options) { o.ProbeWait = 150 * time.Millisecond })
+	c := newClient(t, func(o *client.Options) { o.Timeout = 50 * time.Millisecond }, url)
+	unseen := routertest.Healthy(t).States[0].UUID.String() + ":1000000"
+	d, err := c.Route(t.Context(), client.Query{Level: "session", Floor: unseen})
+	if err != nil || d.Where == client.Target || d.Reason != "write_unseen" {
+		t.Errorf("got %+v, %v", d, err)
+	}
+	if n := c.Counters(); n.Failed != 0 {
+		t.Errorf("counted as no answer: %+v", n)
+	}
+}
+
 func TestBreakerClosesWhenTheRouterIsBack(t *testing.T) {
 	var healthy atomic.Bool
 	var asked atomic.Int64

@@ -132,7 +132,11 @@ func (c *Client) Route(ctx context.Context, q Query) (Decision, error) {
 	w.Exclude, w.InTransaction = q.Exclude, q.InTransaction
 	var ok routed
 	var refusal wireError
-	err := c.ask(ctx, "/v1/route", w, &ok, &refusal)
+	timeout := c.o.Timeout
+	if q.Floor != "" {
+		timeout = c.o.FloorTimeout
+	}
+	err := c.ask(ctx, timeout, "/v1/route", w, &ok, &refusal)
 	switch e := &refusal.Error; {
 	case errors.Is(err, errNoRouter):
 		return c.alone(&q), nil
@@ -199,7 +203,7 @@ func (c *Client) Serve(ctx context.Context, replica string, q Query) (Verdict, e
 	w.Replica = replica
 	var v Verdict
 	var refusal wireError
-	err := c.ask(ctx, "/v1/serve", w, &v, &refusal)
+	err := c.ask(ctx, c.o.Timeout, "/v1/serve", w, &v, &refusal)
 	if !errors.Is(err, errNoRouter) {
 		return v, err
 	}

@@ -63,7 +63,7 @@ func (b *bench) decideRow(ctx context.Context) ([]Figure, error) {
 		return nil, err
 	}
 	turns := spinsFor(h.ValueAtQuantile(50))
-	spun, err := b.timeEach(ctx, w, questions, clock, b.effort.decideFor/4, func(*router.Request) error { spin(turns); return nil })
+	spun, err := b.timeEach(ctx, w, questions, clock, b.effort.decideFor/4, func(*router.Request) error { runtime.KeepAlive(spin(turns)); return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func spinsFor(nanos int64) int64 {
 	best := int64(math.MaxInt64)
 	for range 10 {
 		t := time.Now()
-		spin(turns)
+		runtime.KeepAlive(spin(turns))
 		best = min(best, int64(time.Since(t)))
 	}
 	return max(turns*nanos/best, 1)

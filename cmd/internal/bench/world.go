@@ -31,7 +31,6 @@ type world struct {
 	names []string // names[0] is the primary
 	base  gtid.Set // executed by everybody before the first record
 	next  int64    // sequence number of the primary's next transaction
-	form  []byte
 	wire  []byte
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,16 +23,11 @@ type server struct {
 	latest  atomic.Pointer[event.ServerState] // nil with monitor
 }
 
-// resumeTimeout bounds reading a server's last state.
-const resumeTimeout = 10 * time.Second
-
 // newMonitor makes the monitor of a server that this process has just begun to
 // watch: it goes on from the last state that anybody published.
 func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identities, error) {
 	t := s.t
-	read, cancel := context.WithTimeout(ctx, resumeTimeout)
-	defer cancel()
-	last, err := t.o.Conn.LastState(read, s.cfg.Name)
+	last, err := t.o.Conn.LastState(ctx, s.cfg.Name) // NATS may be away as long as it likes
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the last state of %s: %w", s.cfg.Name, err)
 	}
