@@ -98,6 +98,24 @@ func TestStateTooLarge(t *testing.T) {
 	})
 }
 
+// TestSmallPayloads: group commit keeps to what the server takes, also where
+// that is less than a batch of its own.
+func TestSmallPayloads(t *testing.T) {
+	srv := natsServer(t, func(o *server.Options) { o.MaxPayload = 16 << 10 })
+	c := open(t, external(t, srv.ClientURL()))
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	r := newRecorder()
+	follow(t, c, r)
+	const last = 20_000
+	for n := int64(1); n <= last; n++ {
+		if err := w.Append(t.Context(), tx(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.wantNumbered(t, 1, last)
+	w.end(t)
+}
+
 // TestDefinitionTooLarge: a definition that NATS does not take makes its table
 // unknown, whatever was known of it before, and the stream goes on.
 func TestDefinitionTooLarge(t *testing.T) {

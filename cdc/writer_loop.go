@@ -178,7 +178,7 @@ func (w *Writer) batch() (*draft, error) {
 			break
 		}
 		large := q.bytes > w.limit-event.HeaderBound
-		if len(d.items) > 0 && (large || size+q.bytes > w.o.BatchBytes || len(d.items) >= maxBatchItems) {
+		if len(d.items) > 0 && (large || size+q.bytes > min(w.o.BatchBytes, w.limit) || len(d.items) >= maxBatchItems) {
 			break
 		}
 		w.items = w.items[1:]
