@@ -56,27 +56,28 @@ type waiting struct {
 	poll        *time.Ticker
 }
 
-// next returns when there is news, or sets over.
+// next returns when there is news, or sets over. Snapshots come by the thousand
+// a second and routes wait by the hundred: each looks once in PollInterval.
 func (w *waiting) next(ctx context.Context, r *Router, changed <-chan struct{}) {
 	if !w.begun {
 		w.begun = true
 		w.deadline = time.NewTimer(r.o.ProbeWait)
-		if changed == nil {
-			w.poll = time.NewTicker(r.o.PollInterval)
-		}
+		w.poll = time.NewTicker(r.o.PollInterval)
 	}
-	var tick <-chan time.Time
-	if w.poll != nil {
-		tick = w.poll.C
+	if changed != nil && !wait(ctx, w, changed) || !wait(ctx, w, w.poll.C) {
+		w.over = true
 	}
+}
+
+// wait tells whether c came before the deadline and the end of ctx.
+func wait[T any](ctx context.Context, w *waiting, c <-chan T) bool {
 	select {
-	case <-changed:
-	case <-tick:
+	case <-c:
+		return true
 	case <-w.deadline.C:
-		w.over = true
 	case <-ctx.Done():
-		w.over = true
 	}
+	return false
 }
 
 func (w *waiting) stop() {

@@ -52,7 +52,8 @@ type Options struct {
 	WatermarkMaxAge time.Duration
 	// ProbeWait bounds Route's wait for the primary's next probe; default 1 s.
 	ProbeWait time.Duration
-	// PollInterval is used without Changed; default 1 ms.
+	// PollInterval is the least time between two looks of a Route that waits;
+	// default 1 ms.
 	PollInterval time.Duration
 	// PrimaryReadsPerSecond is the budget of reads that fall back to the
 	// primary (P7); default 1000, negative: none may.
