@@ -82,7 +82,7 @@ func (w *world) show(server string, executed gtid.Set) {
 		role = event.RolePrimary
 	}
 	w.must(w.ix.State(&event.ServerState{
-		Server: server, UUID: uuids[server], Epoch: 1, DataSet: 1, History: 1, Alive: true, Role: role, Writable: role == event.RolePrimary,
+		Server: server, UUID: uuids[server], Epoch: 1, DataSet: 1, History: 1, LossSeen: 1 << 62, Alive: true, Role: role, Writable: role == event.RolePrimary,
 		Drained: true, GTIDMode: "ON", Follow: "binlog", Executed: executed, Ticks: []event.RouterTick{{Router: [16]byte{1}, Tick: w.tick}},
 	}))
 }
