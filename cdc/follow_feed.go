@@ -63,10 +63,17 @@ func (f *Follower) decodeWrites(r raw) decoded {
 	return decoded{message: m}
 }
 
-func (f *Follower) decodeState(r raw) decoded {
+// decodeState reads a message of STATE; last holds the state before of each
+// server.
+func (f *Follower) decodeState(r raw, last map[string]*event.ServerState) decoded {
 	var d decoded
 	if strings.HasPrefix(r.subject, f.conn.names.posPrefix) {
-		if d.state, d.err = event.DecodeServerState(r.data); d.err == nil {
+		before := last[r.subject]
+		if before == nil {
+			before = &event.ServerState{}
+		}
+		if d.state, d.err = event.DecodeServerStateAfter(r.data, before); d.err == nil {
+			last[r.subject] = d.state
 			f.conn.given.note(numbers{Epoch: uint64(d.state.Epoch)})
 		}
 	} else {
@@ -123,7 +130,8 @@ func (f *Follower) stateSession(ctx context.Context, out chan<- decoded) error {
 	in, done := make(chan decoded), make(chan struct{})
 	go func() {
 		defer close(done)
-		feed.decode(ctx, in, f.decodeState)
+		last := map[string]*event.ServerState{} // by subject: as many as STATE has
+		feed.decode(ctx, in, func(r raw) decoded { return f.decodeState(r, last) })
 	}()
 	defer func() {
 		cancel()

@@ -161,7 +161,7 @@ func BenchmarkAlgebra(b *testing.B) {
 
 func BenchmarkText(b *testing.B) {
 	for _, n := range []int{1, 10, 100} {
-		s, _ := wide(n)
+		s, src := wide(n)
 		text := s.String()
 		b.Run(fmt.Sprintf("parse %dx%d", n, n), func(b *testing.B) {
 			b.SetBytes(int64(len(text)))
@@ -186,6 +186,18 @@ func BenchmarkText(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, _, err := gtid.DecodeBinary(wire); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		// The next state of a server: one of its sources has grown.
+		grown := s.AddInterval(src[0], gtid.Interval{First: gtid.MaxSeq - 9, Last: gtid.MaxSeq - 9})
+		wire = s.AddInterval(src[0], gtid.Interval{First: gtid.MaxSeq - 9, Last: gtid.MaxSeq}).AppendBinary(nil)
+		b.Run(fmt.Sprintf("decode like the last %dx%d", n, n), func(b *testing.B) {
+			b.SetBytes(int64(len(wire)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := gtid.DecodeBinaryLike(wire, grown); err != nil {
 					b.Fatal(err)
 				}
 			}

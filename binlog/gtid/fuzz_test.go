@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -106,6 +107,33 @@ func FuzzDecodeBinary(f *testing.F) {
 			t.Fatalf("read %x, written again %x", want, got)
 		}
 		checkForms(t, s)
+	})
+}
+
+// FuzzDecodeBinaryLike: whatever it is told to be like, the result is that of
+// DecodeBinary.
+func FuzzDecodeBinaryLike(f *testing.F) {
+	seeds := wireSeeds()
+	for i, s := range seeds {
+		f.Add(s.AppendBinary(nil), seeds[(i+1)%len(seeds)].AppendBinary(nil))
+		f.Add(append(s.AppendBinary(nil), "behind it"...), s.AppendBinary(nil))
+	}
+	for _, c := range corruptBinary {
+		f.Add(unhex(c.hex), seeds[0].AppendBinary(nil))
+	}
+	f.Fuzz(func(t *testing.T, in, other []byte) {
+		like, _, err := gtid.DecodeBinary(other)
+		if err != nil {
+			return
+		}
+		want, wantRest, wantErr := gtid.DecodeBinary(in)
+		got, rest, err := gtid.DecodeBinaryLike(in, like)
+		if !got.Equal(want) || !bytes.Equal(rest, wantRest) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			t.Fatalf("%x like %v: %v, %x, %v; want %v, %x, %v", in, like, got, rest, err, want, wantRest, wantErr)
+		}
+		if err == nil {
+			checkForms(t, got)
+		}
 	})
 }
 

@@ -252,6 +252,27 @@ func TestFormsModel(t *testing.T) {
 			t.Fatalf("decode %x: %v, rest %q", wire, err, rest)
 		}
 		check(t, "decoded", again, m)
+		// Like itself, like something near, like anything else.
+		near := s
+		for range rapid.IntRange(0, 3).Draw(t, "changes") {
+			if src, iv := drawSource(t), drawInterval(t); rapid.Bool().Draw(t, "more") {
+				near = near.AddInterval(src, iv)
+			} else {
+				near = near.Subtract(gtid.Set{}.AddInterval(src, iv))
+			}
+		}
+		other, _ := drawSet(t)
+		for _, like := range []gtid.Set{s, near, other} {
+			before := like.String()
+			again, rest, err := gtid.DecodeBinaryLike(append(wire, tail...), like)
+			if err != nil || string(rest) != "tail" {
+				t.Fatalf("decode %x like %v: %v, rest %q", wire, like, err, rest)
+			}
+			check(t, "decoded like "+before, again, m)
+			if after := like.String(); after != before {
+				t.Fatalf("%s became %s", before, after)
+			}
+		}
 		again, rest, err = gtid.DecodeSIDBlock(append(s.EncodeSIDBlock(nil), tail...))
 		if err != nil || string(rest) != "tail" {
 			t.Fatalf("decode SID block: %v, rest %q", err, rest)

@@ -224,7 +224,6 @@ func (d *decoder) tag() (string, error) {
 }
 
 func (d *decoder) intervals(a *assembly) error {
-	const maxSeq = uint64(MaxSeq)
 	at := d.pos
 	n, err := d.count(minIntervalBytes)
 	if err != nil {
@@ -235,24 +234,34 @@ func (d *decoder) intervals(a *assembly) error {
 	}
 	floor := uint64(1)
 	for range n {
-		at := d.pos
-		skip, err := d.uvarint()
+		iv, err := d.interval(&floor)
 		if err != nil {
 			return err
 		}
-		more, err := d.uvarint()
-		if err != nil {
-			return err
-		}
-		// Subtractions only, so that nothing overflows; floor is unsigned
-		// because it may lie two beyond MaxSeq.
-		if floor > maxSeq || skip > maxSeq-floor || more > maxSeq-floor-skip {
-			return corrupt(at, "sequence number out of range")
-		}
-		first := floor + skip
-		last := first + more
-		a.add(Interval{int64(first), int64(last)})
-		floor = last + 2
+		a.add(iv)
 	}
 	return nil
+}
+
+// interval reads one interval at or above floor, and raises floor to the least
+// number at which the next may begin.
+func (d *decoder) interval(floor *uint64) (Interval, error) {
+	const maxSeq = uint64(MaxSeq)
+	at := d.pos
+	skip, err := d.uvarint()
+	if err != nil {
+		return Interval{}, err
+	}
+	more, err := d.uvarint()
+	if err != nil {
+		return Interval{}, err
+	}
+	// Subtractions only, so that nothing overflows; floor is unsigned
+	// because it may lie two beyond MaxSeq.
+	if *floor > maxSeq || skip > maxSeq-*floor || more > maxSeq-*floor-skip {
+		return Interval{}, corrupt(at, "sequence number out of range")
+	}
+	first := *floor + skip
+	*floor = first + more + 2
+	return Interval{int64(first), int64(first + more)}, nil
 }

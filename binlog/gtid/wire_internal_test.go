@@ -30,3 +30,28 @@ func TestIntervalsIn(t *testing.T) {
 		}
 	})
 }
+
+// What did not change is shared, and costs nothing.
+func TestDecodeBinaryLikeShares(t *testing.T) {
+	var b Builder
+	for u := range 20 {
+		for n := range int64(20) {
+			b.AddInterval(Source{UUID: UUID{byte(u)}}, Interval{10*n + 1, 10*n + 5})
+		}
+	}
+	like := b.Set()
+	wire := like.AppendBinary(nil)
+	if got, _, err := DecodeBinaryLike(wire, like); err != nil || got.b != like.b {
+		t.Errorf("the same set is made anew (%v)", err)
+	}
+	grown := like.AddInterval(Source{UUID: UUID{7}}, Interval{196, 199})
+	got, _, err := DecodeBinaryLike(grown.AppendBinary(nil), like)
+	if err != nil || !got.Equal(grown) {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	for i, r := range got.b.runs {
+		if was := like.b.runs[i]; (r == was) != (i != 7) || &r.head[0] != &was.head[0] {
+			t.Errorf("source %d: not shared", i)
+		}
+	}
+}

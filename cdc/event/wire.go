@@ -175,11 +175,14 @@ func (r *reader) texts() []string {
 	return out
 }
 
-func (r *reader) set() gtid.Set {
+func (r *reader) set() gtid.Set { return r.setLike(gtid.Set{}) }
+
+// setLike shares with like what it can.
+func (r *reader) setLike(like gtid.Set) gtid.Set {
 	if r.err != nil {
 		return gtid.Set{}
 	}
-	s, rest, err := gtid.DecodeBinary(r.b)
+	s, rest, err := gtid.DecodeBinaryLike(r.b, like)
 	if err != nil {
 		r.err, r.b = fmt.Errorf("event: read GTID set: %w (%w)", err, ErrCorrupt), nil
 		return gtid.Set{}

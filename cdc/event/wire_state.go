@@ -84,6 +84,12 @@ func (s *ServerState) AppendBinary(dst []byte) []byte {
 // DecodeServerState reads a state of STATE; it does not refer to b. Errors wrap
 // [ErrNewerFormat] or [ErrCorrupt].
 func DecodeServerState(b []byte) (*ServerState, error) {
+	return DecodeServerStateAfter(b, &ServerState{})
+}
+
+// DecodeServerStateAfter is DecodeServerState for a server whose state before
+// was last: GTID sets share with its sets what did not change.
+func DecodeServerStateAfter(b []byte, last *ServerState) (*ServerState, error) {
 	r, err := open(b, kindState)
 	if err != nil {
 		return nil, err
@@ -106,8 +112,8 @@ func DecodeServerState(b []byte) (*ServerState, error) {
 	}
 	s.Down, s.GTIDMode, s.Follow = texts[0], texts[1], texts[2]
 	s.BinlogFile, s.ReplicationErr, s.ServerVersion = texts[3], texts[4], texts[5]
-	s.Owned, s.Executed, s.Unproven, s.Base = r.set(), r.set(), r.set(), r.set()
-	s.Received, s.Hinted, s.Errant = r.set(), r.set(), r.set()
+	s.Owned, s.Executed, s.Unproven, s.Base = r.set(), r.setLike(last.Executed), r.setLike(last.Unproven), r.setLike(last.Base)
+	s.Received, s.Hinted, s.Errant = r.setLike(last.Received), r.setLike(last.Hinted), r.setLike(last.Errant)
 	if n := r.count(17); n > 0 {
 		s.Ticks = make([]RouterTick, n)
 		for i := range s.Ticks {

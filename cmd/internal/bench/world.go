@@ -32,6 +32,7 @@ type world struct {
 	base  gtid.Set // executed by everybody before the first record
 	next  int64    // sequence number of the primary's next transaction
 	wire  []byte
+	last  []*event.ServerState // of each server
 }
 
 const (
@@ -50,6 +51,7 @@ func newWorld(replicas int) (*world, error) {
 	w := &world{router: [16]byte{7}, next: firstActive}
 	for i := range replicas + 1 {
 		w.names = append(w.names, string(rune('a'+i)))
+		w.last = append(w.last, &event.ServerState{})
 	}
 	for u := range worldUUIDs {
 		for n := range worldIntervals {
@@ -144,10 +146,12 @@ func (w *world) state(i int, lag int64) error {
 	s := serverState(w.names[i], i)
 	s.Executed, s.Ticks = w.executed(lag), []event.RouterTick{{Router: w.router, Tick: w.tick}}
 	w.wire = s.AppendBinary(w.wire[:0])
-	read, err := event.DecodeServerState(bytes.Clone(w.wire)) // as long as a message's own
+	// As a follower does it, from bytes as long as a message's own.
+	read, err := event.DecodeServerStateAfter(bytes.Clone(w.wire), w.last[i])
 	if err != nil {
 		return err
 	}
+	w.last[i] = read
 	return w.ix.State(read)
 }
 
