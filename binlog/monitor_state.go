@@ -106,10 +106,14 @@ func (s *session) distrustLocked(st *event.ServerState) {
 	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf("transactions were lost under %s, which were given again, and no binlog tells which ones it has: "+
 			"compare its data, or rebuild it, then accept them", mute.Limit(16).OneLine()))
+	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned); !doubtful.IsEmpty() {
+		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, which were given again, and its binlog has not been read again to tell which ones it has",
+			excludedUnread, doubtful.Limit(16).OneLine()))
 	}
 }
 
-// excludedUnread begins the exclusion of a replica whose tailer has just begun.
+// excludedUnread begins the exclusion of a replica whose tailer has still to read
+// the stream, or its binlog again.
 // Routers print it as reason catching_up.
 const excludedUnread = "catching_up"
 

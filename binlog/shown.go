@@ -148,6 +148,8 @@ type tracker struct {
 	// unnamed are those of them of which nothing tells any more which
 	// transaction the server has.
 	unnamed gtid.Set
+	// judged are those of them that were compared, whatever came of it.
+	judged gtid.Set
 	// starts is the newest start of the stream's reader that was taken in; 0:
 	// none yet, and nobody vouches for what was shown before.
 	starts uint64
@@ -259,6 +261,9 @@ func (t *tracker) settle(s *sighting, ask stream) bool {
 	}
 	delete(t.pending, g)
 	t.compared++
+	if t.everLost.Contains(g) {
+		t.judged = t.judged.Add(g)
+	}
 	if v.shown {
 		t.shown.Add(g)
 	} else {
@@ -377,11 +382,13 @@ func (t *tracker) turned(turn *event.Turn) bool {
 	})
 	t.shown.Remove(turn.Lost)
 	t.seen.Remove(turn.Lost)
+	t.judged = t.judged.Subtract(turn.Lost)
 	if turn.Starts != t.starts {
 		t.starts = turn.Starts
 		shown := t.shown.Set()
 		again = again || !turn.Vouched.ContainsSet(shown) || !turn.Vouched.Union(t.base).ContainsSet(seen)
 		t.shown.Reset(shown.Intersect(turn.Vouched))
+		t.judged = t.judged.Intersect(turn.Vouched)
 	}
 	return again
 }
@@ -399,6 +406,17 @@ func (t *tracker) mute(executed gtid.Set) gtid.Set {
 		return gtid.Set{}
 	}
 	return t.unnamed.Intersect(t.unproven(executed))
+}
+
+// doubtful are GTIDs under which a transaction was lost, which the server has or
+// is committing, while it has not been compared whether that is the lost one or
+// the one that was given the GTID since. Nothing newer tells of it: what the lost
+// one wrote may be old rows in every other respect (rules §10, §11.2).
+func (t *tracker) doubtful(executed, owned gtid.Set) gtid.Set {
+	if t.everLost.IsEmpty() || t.primary || t.follow == FollowExecuted {
+		return gtid.Set{}
+	}
+	return t.unproven(executed.Union(owned)).Intersect(t.everLost).Subtract(t.judged)
 }
 
 // suspects are executed GTIDs that nothing accounts for yet.

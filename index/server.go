@@ -344,7 +344,7 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 			}
 		}
 		if len(s.Excluded) == 1 && strings.HasPrefix(detail, reasonCatchingUp) {
-			return reasonCatchingUp, detail // its tailer has just begun
+			return reasonCatchingUp, detail // its tailer has still to read
 		}
 		return reasonExcluded, detail
 	}

@@ -54,9 +54,13 @@ func (w *world) publishState(x int) {
 	if t.excluded != "" {
 		st.Excluded = []string{t.excluded}
 	}
+	if doubtful := (p.executed | p.owned) &^ t.base &^ t.shown & t.everLost &^ t.judged; doubtful != 0 && !p.primary && !s.followExecuted {
+		// It may hold what was lost (rules §10, §11.2).
+		st.Excluded = append(st.Excluded, "catching_up: not compared")
+	}
 	w.post(x, posted{ev: st, owned: p.owned, executed: p.executed, data: t.data})
 	t.saved = saved{tracker: t.tracker, data: t.data, ok: true}
-	t.saved.executed = p.executed
+	t.saved.executed, t.saved.judged = p.executed, 0
 	t.saved.shown = p.executed &^ (p.executed &^ t.base &^ t.shown) &^ t.base
 	w.say("tailer of %s publishes: unproven %s, taints %d, errant %s, history %d", serverNames[x], w.short(st.Unproven), len(t.taints), t.errant.print("g"), t.history)
 }

@@ -34,6 +34,7 @@ type tracker struct {
 	base     set // executed at first sight
 	shown    set // compared, and found to be the stream's
 	everLost set
+	judged   set // of everLost: compared, whatever came of it
 	errant   set
 	taints   []taint
 	read     int // entries of the binlog that were read
@@ -220,6 +221,7 @@ func (w *world) applyLosses(x int) {
 		// what comes in their place: it may be another transaction (§5.4, §11.2).
 		t.starts = t.ids.starts
 		t.shown &= t.ids.vouched
+		t.judged &= t.ids.vouched
 		t.read, t.pending = 0, nil
 	}
 	if t.ids.history == t.history && t.ids.lossAt == t.lossSeen {
@@ -229,6 +231,7 @@ func (w *world) applyLosses(x int) {
 	t.everLost |= t.ids.everLost
 	t.base &^= t.everLost
 	t.shown &^= again
+	t.judged &^= again
 	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.identity && again.has(x.gtid) })
 	if again != 0 { // its binlog has to be read again
 		t.read, t.pending = 0, nil
@@ -293,6 +296,7 @@ func (w *world) compareOne(x int, e *entry) bool {
 		t.errant &^= one(g)
 		t.forgive(g)
 	}
+	t.judged |= one(g) & t.everLost
 	if !identified && !s.primary && w.isLost(l, e) {
 		t.taint(taint{all: true, gtid: g, reason: "holds a transaction that was lost"})
 		return true
@@ -318,6 +322,7 @@ func (w *world) compareOne(x int, e *entry) bool {
 		t.shown |= one(g)
 	case t.everLost.has(g) && id < 0:
 		// Under this GTID something was lost, and nobody says what it names now.
+		t.judged &^= one(g)
 	case l.empty.has(g):
 		t.shown |= one(g)
 		t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})

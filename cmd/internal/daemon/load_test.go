@@ -124,6 +124,8 @@ func startLoad(c *testenv.Cluster, a ask) *load {
 	l.done.Go(func() { l.write(ctx) })
 	for _, s := range c.Servers() {
 		l.seen[s.Name()] = &seen{reasons: map[string]int{}}
+	}
+	for _, s := range c.Servers() {
 		l.done.Go(func() { l.check(ctx, s) })
 	}
 	return l
