@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidegate/binlog/gtid"
 )
 
 // findings collects what is found on one server.
@@ -181,6 +183,8 @@ func (in *Inspection) checkReplication(f *findings) {
 	}
 	if e := c.errors(); e != "" {
 		f.add(Warning, "replication has stopped: "+e, "the server falls behind, and answers for it become no", "")
+	} else if c.io == "OFF" || c.sql == "OFF" {
+		f.add(Warning, "replication is stopped", "the server falls behind, and answers for it become no", "START REPLICA")
 	}
 	if c.delay > 0 {
 		f.add(Advice, fmt.Sprintf("SOURCE_DELAY is %d s", c.delay), "the server is always that much behind; answers for recent writes are no there", "STOP REPLICA SQL_THREAD; CHANGE REPLICATION SOURCE TO SOURCE_DELAY = 0; START REPLICA SQL_THREAD")
@@ -276,9 +280,15 @@ func (in *Inspection) compare(f *findings, p *Inspection) {
 		f.add(Broken, fmt.Sprintf("%s has purged %s, which this server has not applied", p.cfg.Name, gone.Limit(4).OneLine()), "it can't catch up any more", "rebuild the server from a copy")
 	}
 	if extra := in.executed.Subtract(p.executed); !extra.IsEmpty() {
-		own := extra.Intersect(in.executed)
-		if ownOnly := own.Max(sourceOf(in.uuid)); ownOnly > 0 {
-			f.add(Warning, "has executed "+extra.Limit(4).OneLine()+", which "+p.cfg.Name+" had not when it was asked", "transactions of its own UUID are errant: tables that they wrote are excluded there (P1)", "rebuild the server, or tidegate accept --gtids")
+		// A source of which the primary has some may just have gone on.
+		var errant gtid.Set
+		for source, iv := range extra.All() {
+			if source.UUID == in.uuid || p.executed.Max(source) == 0 {
+				errant = errant.AddInterval(source, iv)
+			}
+		}
+		if !errant.IsEmpty() {
+			f.add(Warning, "has executed "+errant.Limit(4).OneLine()+", which "+p.cfg.Name+" had not when it was asked", "transactions that no other server has are errant: tables that they wrote, or the whole server, are excluded (P1)", "rebuild the server, or tidegate accept --gtids")
 		}
 	}
 	engines := map[[2]string]string{}

@@ -65,6 +65,8 @@ func TestFindings(t *testing.T) {
 		{"auto position", true, func(in *Inspection) { in.facts.channels[0].auto = false }, "warning: the channel does not use", "SOURCE_AUTO_POSITION = 1"},
 		{"delay", true, func(in *Inspection) { in.facts.channels[0].delay = 60 }, "advice: SOURCE_DELAY is 60", "SOURCE_DELAY = 0"},
 		{"stopped", true, func(in *Inspection) { in.facts.channels[0].sqlError = "applier: error 1032: gone" }, "warning: replication has stopped: applier: error 1032", ""},
+		{"stopped by hand", true, func(in *Inspection) { in.facts.channels[0].sql = "OFF" }, "warning: replication is stopped", "START REPLICA"},
+		{"receiver stopped by hand", true, func(in *Inspection) { in.facts.channels[0].io = "OFF" }, "warning: replication is stopped", "START REPLICA"},
 		{"filters", true, func(in *Inspection) { in.facts.filters = []replicationFilter{{kind: "REPLICATE_DO_DB", rule: "x"}} }, "warning: replicate-do-db: x", "CHANGE REPLICATION FILTER"},
 		{"binlog-ignore-db on a primary", false, func(in *Inspection) { in.facts.ignoreDB = []string{"x"} }, "broken: binlog-ignore-db: x", "without binlog-ignore-db"},
 		{"privileges", false, func(in *Inspection) { in.missing, in.facts = []string{"REPLICATION SLAVE"}, nil }, "broken: account tidegate lacks REPLICATION SLAVE", "GRANT REPLICATION SLAVE"},
@@ -100,6 +102,7 @@ func TestFindings(t *testing.T) {
 }
 
 func TestCompareServers(t *testing.T) {
+	const otherUUID = "99999999-0000-0000-0000-000000000009"
 	for _, tt := range []struct {
 		name   string
 		change func(a, b *Inspection)
@@ -112,6 +115,10 @@ func TestCompareServers(t *testing.T) {
 		{"names", func(_, b *Inspection) { b.vars["lower_case_table_names"] = "1" }, "b: broken: lower_case_table_names is 1, and 0 on a"},
 		{"purged", func(a, b *Inspection) { a.purged, b.executed = mustSet(t, uuidA+":1-9"), mustSet(t, uuidA+":1-5") }, "b: broken: a has purged " + uuidA + ":6-9"},
 		{"errant", func(_, b *Inspection) { b.executed = mustSet(t, uuidA+":1-10,"+uuidB+":1") }, "b: warning: has executed " + uuidB + ":1"},
+		{"errant of nobody", func(_, b *Inspection) { b.executed = mustSet(t, uuidA+":1-10,"+otherUUID+":4") }, "b: warning: has executed " + otherUUID + ":4"},
+		{"ahead of the primary's answer", func(a, b *Inspection) {
+			a.executed, b.executed = mustSet(t, uuidA+":1-10,"+otherUUID+":1-4"), mustSet(t, uuidA+":1-11,"+otherUUID+":1-5")
+		}, ""},
 		{"engine", func(a, b *Inspection) {
 			a.tables, b.tables = []tableFact{{"app", "t", "InnoDB"}}, []tableFact{{"app", "t", "BLACKHOLE"}}
 		}, "b: warning: table app.t has engine BLACKHOLE, and InnoDB on a"},

@@ -288,9 +288,10 @@ func errantTransactions(t *testing.T, c *testenv.Cluster) {
 	w.waitConfirmed(a)
 	// The operator accepts, for this data set.
 	w.mu.Lock()
-	w.accept = []binlog.Acceptance{{DataSet: st.DataSet, GTIDs: st.Errant}}
+	accepted := st.Errant
+	w.accept = []binlog.Acceptance{{DataSet: st.DataSet, GTIDs: accepted}}
 	w.mu.Unlock()
-	w.wait("accepted", func(st *event.ServerState) bool { return st.Errant.IsEmpty() && len(st.Taints) == 0 })
+	w.wait("accepted", func(st *event.ServerState) bool { return st.Errant.Equal(accepted) && len(st.Taints) == 0 })
 }
 
 // injectedEmpty: a GTID of the primary is made executed on the replica before

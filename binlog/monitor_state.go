@@ -73,7 +73,7 @@ func (s *session) compose() *event.ServerState {
 		Owned: s.last.Owned, Executed: s.last.Executed,
 		Unproven: m.tr.unproven(s.last.Executed), Base: m.tr.base,
 		Hinted: m.tr.hinted(s.last.Executed), Ticks: slices.Clone(s.lastTicks),
-		Taints: m.tr.taints, Errant: m.tr.errant,
+		Taints: m.tr.taints, Errant: m.tr.accountedFor(s.last.Executed.Union(s.last.Owned)),
 		Filtered: s.tables.printed, FilteredTables: s.tables.digests,
 		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark),
 		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,

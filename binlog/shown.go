@@ -466,6 +466,14 @@ func (t *tracker) acceptances(list []Acceptance, dataSet uint64) {
 	}
 }
 
+// accountedFor are those of the server's GTIDs that need nothing else to account
+// for them: the errant ones, which are in its taints, and those that the operator
+// accepted, which may be older than the data set's first sight (rules §2.3). An
+// accepted one that left this set would exclude the server for ever.
+func (t *tracker) accountedFor(has gtid.Set) gtid.Set {
+	return t.errant.Union(t.accepted.Intersect(has))
+}
+
 // Acceptance is what the operator accepted for one data set of a server, with
 // `tidegate accept`. It covers what was known when it was given, and ends with
 // the data set (rules §1).

@@ -290,8 +290,8 @@ func (ix *Index) accuse(sv *server) {
 		if dh.ContainsSet(s) {
 			return gtid.Set{}
 		}
-		// Its own errant ones are in its taints and exclusions; lost ones exclude
-		// it by themselves.
+		// Its own errant ones are in its taints and exclusions, or accepted by the
+		// operator; lost ones exclude it by themselves.
 		return s.Subtract(dh).Subtract(ix.explained).Subtract(sv.view.state.Errant).Subtract(ix.lost)
 	}
 	sv.executedAlone.set(rest(sv.executed), ix.ticks.last)

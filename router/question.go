@@ -248,7 +248,7 @@ func (q *question) gatherKey(n int) (moved bool, err error) {
 	def, ok := q.snap.Definition(schema, table)
 	if !ok || def.Dropped {
 		if rule(ruleUnknownTable) {
-			q.keyNo(verdict{stage: stageKeys, reason: ReasonUnknownTable, detail: k.Table, key: n})
+			q.keyNo(verdict{stage: stageKeys, reason: ReasonUnknownTable, detail: k.Schema + "." + k.Table, key: n})
 		}
 		return false, nil
 	}

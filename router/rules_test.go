@@ -149,7 +149,7 @@ func decisions() []decision {
 			w.E = mustSet(t, uuidA+":1-101")
 		}, "app.posts/42 floor=" + uuidA + ":101 arrived=-100ms", "no write_unseen wait", ""},
 
-		{"§4 unknown table", nil, "app.nothing/42", "no unknown_table primary", "nothing"},
+		{"§4 unknown table", nil, "app.nothing/42", "no unknown_table primary", "app.nothing"},
 		{"§4 a dropped table", func(_ testing.TB, w *routertest.World) {
 			d := *postsDef
 			d.Dropped = true

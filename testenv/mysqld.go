@@ -105,6 +105,23 @@ func (m *MySQL) command(args ...string) []string {
 	return append(argv, args...)
 }
 
+// Client is the command line of a mysql client that runs on this machine: the
+// one on PATH, else the one that came with the server. It is empty when there is
+// none.
+func (m *MySQL) Client() []string {
+	if _, err := exec.LookPath("mysql"); err == nil {
+		return []string{"mysql"}
+	}
+	const client = "usr/bin/mysql"
+	if m.root == nil {
+		return nil
+	}
+	if _, err := os.Stat(m.root.Path(client)); err != nil {
+		return nil
+	}
+	return m.root.Command(client)
+}
+
 // FindMySQL looks for a server: TIDEGATE_MYSQLD, the cache, provisioning, and
 // mysqld on PATH when it is MySQL of a version that the sandbox can use. It
 // blocks while packages are fetched. The error says which step failed and how

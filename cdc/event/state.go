@@ -67,7 +67,7 @@ type ServerState struct {
 	Ticks    []RouterTick
 
 	Taints   []Taint
-	Errant   gtid.Set // GTIDs of its own that nobody else has, as far as known
+	Errant   gtid.Set // GTIDs of its own that nobody else has, as far as known, and accepted ones
 	Excluded []string // reasons for which it is not eligible at all, printed
 	Filtered []string // schema.table patterns or schemas which it filters, printed
 	// FilteredTables are the any-row scopes of known tables that it filters.

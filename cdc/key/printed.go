@@ -196,6 +196,8 @@ func (p *parser) token(ends string, dots bool) (string, error) {
 			p.i += 3
 			continue
 		case c == '.' && dots:
+		case c == '/' && !dots && ends == ".":
+			return "", &ParseError{p.i, "a key begins with schema.table; '/' in a name is written %2F"}
 		case mustEncode(c):
 			return "", &ParseError{p.i, fmt.Sprintf("%q must be written %%%02X here", c, c)}
 		}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,14 +48,32 @@ had sent it.`,
 			if asJSON {
 				return errors.Join(json.NewEncoder(cmd.OutOrStdout()).Encode(res), err)
 			}
-			p := res.Policies
-			fmt.Fprintf(cmd.OutOrStdout(), "%d reads by each policy; stale: any replica %d, primary for 5 s after a write %d, tidegate %d; tidegate read replicas for %.1f %% of them, %.1f %% was possible\n",
-				p.Tidegate.Reads, p.AnyReplica.Stale, p.Sticky5s.Stale, p.Tidegate.Stale, 100*p.Tidegate.ReplicaShare, 100*p.Tidegate.OracleShare)
-			return err
+			return errors.Join(printDemo(cmd.OutOrStdout(), res), err)
 		},
 	}
 	c.Flags().Float64Var(&seconds, "seconds", 0, "how many `SECONDS` the workload runs; 0: until Ctrl-C")
 	c.Flags().Uint64Var(&seed, "seed", 0, "`NUMBER` that the random choices come from; 0: a random one, which is printed")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON on standard output at the end, and all else on standard error")
 	return c
+}
+
+// printDemo shows the policies side by side.
+func printDemo(w io.Writer, res demo.Result) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "POLICY\tREADS\tSTALE\tREAD FROM REPLICAS")
+	for _, p := range []struct {
+		name string
+		demo.PolicyResult
+	}{
+		{"any replica", res.Policies.AnyReplica},
+		{"primary for 5 s after a write", res.Policies.Sticky5s},
+		{"tidegate", res.Policies.Tidegate.PolicyResult},
+	} {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%.1f %%\n", p.name, p.Reads, p.Stale, 100*p.ReplicaShare)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "A router that knew everything would have read replicas for %.1f %%.\n", 100*res.Policies.Tidegate.OracleShare)
+	return err
 }

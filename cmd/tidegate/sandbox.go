@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,8 +33,9 @@ func sandboxCommand() *cobra.Command {
 		Long: `Starts a primary and replicas on free loopback ports (MySQL is fetched into the
 cache folder the first time; no root is needed), prints a configuration that
 fits them, and keeps them running until Ctrl-C. Nothing stays behind but the
-cache, and what --dir names.`,
-		Example: `  tidegate sandbox > tidegate.yaml &
+cache, and what --dir names. The table app.posts has rows 1 to 100 to ask for;
+the head of the configuration says how to write, and how to make a replica lag.`,
+		Example: `  tidegate sandbox > tidegate.yaml    # and, once it says that the servers are up, elsewhere:
   tidegate run -c tidegate.yaml`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,13 +49,16 @@ cache, and what --dir names.`,
 				Servers:      replicas + 1, Chain: chain, Dir: dir,
 			})
 			bar.Done()
+			if err == nil {
+				err = fillSandbox(ctx, servers)
+			}
 			if ctx.Err() != nil {
 				// Told to end before there was anything: why the start broke off
 				// says nothing more.
 				return errors.Join(errEarly, closeIfOpen(servers))
 			}
 			if err != nil {
-				return fmt.Errorf("sandbox: %w", err)
+				return errors.Join(fmt.Errorf("sandbox: %w", err), closeIfOpen(servers))
 			}
 			if asJSON {
 				err = printSandboxJSON(cmd.OutOrStdout(), servers)
@@ -60,6 +66,7 @@ cache, and what --dir names.`,
 				printSandboxConfig(cmd.OutOrStdout(), servers)
 			}
 			if err == nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "the servers are up; Ctrl-C ends them")
 				<-ctx.Done()
 			}
 			if closeErr := servers.Close(); err == nil {
@@ -103,10 +110,33 @@ func printSandboxJSON(w io.Writer, c *testenv.Cluster) error {
 	return json.NewEncoder(w).Encode(out)
 }
 
+// sandboxRows makes the table that every example asks for.
+const sandboxRows = `CREATE TABLE app.posts (id BIGINT PRIMARY KEY, author_id BIGINT, title VARCHAR(200), KEY (author_id));
+INSERT INTO app.posts WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100) SELECT i, i % 10, CONCAT('post ', i) FROM n`
+
+// fillSandbox gives the servers something to ask for.
+func fillSandbox(ctx context.Context, c *testenv.Cluster) error {
+	if err := c.Primary().Exec(ctx, sandboxRows); err != nil {
+		return err
+	}
+	return c.WaitInSync(ctx)
+}
+
 func printSandboxConfig(w io.Writer, c *testenv.Cluster) {
 	fmt.Fprintf(w, "# MySQL %s; primary: %s. Save as tidegate.yaml, then: tidegate run -c tidegate.yaml\n", c.MySQL.Version, c.Primary().Name())
-	fmt.Fprintf(w, "# Write as an application: mysql --protocol=tcp -h 127.0.0.1 -P %d -u %s -p%s %s\n", c.Primary().Port(), testenv.AppUser, testenv.AppPassword, testenv.AppDatabase)
-	fmt.Fprintf(w, "# Ctrl-C ends the servers.\ncluster: sandbox\ndata_dir: ./tidegate-data\nservers:\n")
+	client := c.MySQL.Client()
+	if len(client) > 1 {
+		fmt.Fprintf(w, "# No mysql client is on PATH; one came with the servers:\n#   alias mysql='%s'\n", strings.Join(client, " "))
+	}
+	connect := func(s *testenv.Server, account string) string {
+		return fmt.Sprintf("mysql --protocol=tcp -h 127.0.0.1 -P %d %s %s", s.Port(), account, testenv.AppDatabase)
+	}
+	fmt.Fprintf(w, "# Write as an application (the table posts has rows 1 to 100):\n#   %s\n", connect(c.Primary(), "-u "+testenv.AppUser+" -p"+testenv.AppPassword))
+	if replicas := c.Replicas(); len(replicas) > 0 {
+		s := replicas[0]
+		fmt.Fprintf(w, "# Let %s lag (root has no password here; START REPLICA ends it):\n#   %s -e 'STOP REPLICA SQL_THREAD'\n", s.Name(), connect(s, "-u root"))
+	}
+	fmt.Fprintf(w, "# Ctrl-C where the sandbox runs ends the servers.\ncluster: sandbox\ndata_dir: ./tidegate-data\nkeys: {app.posts: [author_id]}\nservers:\n")
 	for _, s := range c.Servers() {
 		fmt.Fprintf(w, "  - {name: %s, addr: %q, user: %s, password: %s}\n", s.Name(), s.Addr(), testenv.TidegateUser, testenv.TidegatePassword)
 	}

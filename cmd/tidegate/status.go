@@ -79,8 +79,10 @@ func statusCommand() *cobra.Command {
 		Use:   "status [-c FILE | --addr HOST:PORT]",
 		Short: "Show what a running router knows of each server, and why",
 		Long: `Asks a running router (run or serve) and prints a line for each server: its role
-and epoch, how many transactions it is behind in applying and in receiving, how
-stale it is, whether it may be read, and why not.`,
+and epoch, how many transactions it is not proven to show (BEHIND) and how many
+of these it has not even received (TRANSFER), how stale it is, whether it may be
+read at all (STATE: eligible, or why not), and the transactions that it is proven
+to show (CONFIRMED). Eligible does not mean that it shows a key: ask /v1/serve.`,
 		Example: `  tidegate status -c tidegate.yaml --watch 1s
   tidegate status --addr 127.0.0.1:7400 --json`,
 		Args: noArguments,
@@ -130,7 +132,7 @@ func printStatus(w io.Writer, raw json.RawMessage) error {
 	}
 	fmt.Fprintf(w, "router: %s; primary: %s; watermark age: %s\n", state, orDash(s.Primary), ms(s.WatermarkAgeMS))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVER\tROLE\tEPOCH\tBEHIND\tTRANSFER\tSTALENESS\tSTATE\tCONFIRMED")
+	fmt.Fprintln(t, "SERVER\tROLE\tEPOCH\tBEHIND\tTRANSFER\tSTALENESS\tCONFIRMED\tSTATE")
 	for _, v := range s.Servers {
 		role := v.Role
 		if v.Primary {
@@ -149,7 +151,7 @@ func printStatus(w io.Writer, raw json.RawMessage) error {
 			}
 			why += "; tainted: " + table
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, role, orDash(v.Epoch), whole(v.Behind), whole(v.Transfer), ms(v.StalenessMS), why, short(orDash(v.Confirmed)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, role, orDash(v.Epoch), whole(v.Behind), whole(v.Transfer), ms(v.StalenessMS), short(orDash(v.Confirmed)), why)
 	}
 	return t.Flush()
 }

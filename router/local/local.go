@@ -35,8 +35,9 @@ type Options struct {
 	// PersistEvery is how often the index is written; 0: one second.
 	PersistEvery time.Duration
 
-	// Servers names the cluster's servers with their weights. Others that are
-	// heard of join with weight 1.
+	// Servers names the cluster's servers with their weights; one of weight 0 is
+	// never chosen by Route. Others that are heard of join with weight 1, so that
+	// none need be named.
 	Servers []router.ServerOptions
 	// Tick is how often the router sends its tick; default 50 ms. It bounds how
 	// young a watermark and a lease can be.

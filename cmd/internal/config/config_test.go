@@ -2,9 +2,11 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +94,8 @@ keys:
 
 func TestOneProblemEach(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
-		"empty file":            {"", "no YAML mapping"},
+		"empty file":            {"", "the file is empty, or not written yet"},
+		"comments alone":        {"# x\n", "the file is empty"},
 		"no mapping":            {"- 1\n", "keys are expected"},
 		"broken yaml":           {"a: [", "no YAML mapping"},
 		"two documents":         {small + "---\n" + small, "second document"},
@@ -155,6 +158,25 @@ func TestExampleLoads(t *testing.T) {
 	}
 	if len(c.Servers) != 2 {
 		t.Errorf("got %d servers", len(c.Servers))
+	}
+}
+
+// Without the # of its lines the example says what it said before: the defaults.
+func TestExampleShowsDefaults(t *testing.T) {
+	want, err := config.Parse("example", []byte(config.Example()), env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := regexp.MustCompile(`(?m)^  # `)
+	if n := len(begin.FindAllString(config.Example(), -1)); n < 20 {
+		t.Fatalf("%d keys are comments", n)
+	}
+	got, err := config.Parse("example", []byte(begin.ReplaceAllString(config.Example(), "  ")), env(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := fmt.Sprintf("%+v", *got), fmt.Sprintf("%+v", *want); a != b {
+		t.Errorf("got\n%s\nwant\n%s", a, b)
 	}
 }
 

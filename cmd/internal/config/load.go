@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"slices"
@@ -70,7 +71,9 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	c := &Config{}
 	var root yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(text))
-	if err := dec.Decode(&root); err != nil {
+	if err := dec.Decode(&root); errors.Is(err, io.EOF) {
+		return nil, &Errors{file, []Problem{{Message: "the file is empty, or not written yet (tidegate config --example prints one to start from)"}}}
+	} else if err != nil {
 		return nil, &Errors{file, []Problem{{Message: "no YAML mapping: " + strings.TrimPrefix(err.Error(), "yaml: ")}}}
 	}
 	if more := (&yaml.Node{}); dec.Decode(more) == nil {

@@ -161,12 +161,17 @@ func Reference() string {
 func Example() string {
 	var b strings.Builder
 	b.WriteString(`# Tidegate's configuration. Every key that is not named here has its default;
-# the lines behind # show them. ${NAME} takes a value from the environment.
+# the lines behind # show them. ${NAME} takes a value from the environment, so
+# that a password need not stand here. tidegate config --reference prints every
+# key, those of a server too (password_file, app_addr, weight, follow, tls).
 cluster: shop
 data_dir: ./tidegate-data
+# The primary and its replicas in any order: roles are found out.
 servers:
   - {name: a, addr: "127.0.0.1:3306", user: tidegate, password: ""}
   - {name: b, addr: "127.0.0.1:3307", user: tidegate, password: ""}
+# Reads that look rows up by another column than the primary key name it here:
+# keys: {app.posts: [author_id]}
 keys: {}
 `)
 	for _, f := range fieldsOf(reflect.TypeFor[Config]()) {
@@ -175,12 +180,14 @@ keys: {}
 			continue
 		}
 		fmt.Fprintf(&b, "\n# %s\n%s:\n", f.doc, f.name)
-		exampleKeys(&b, ft, "  ")
+		exampleKeys(&b, ft, "  # ")
 	}
 	return b.String()
 }
 
-func exampleKeys(b *strings.Builder, t reflect.Type, indent string) {
+// exampleKeys writes the keys of t as comments; begin is what each line begins
+// with. Without the # of its lines a block is what the defaults are.
+func exampleKeys(b *strings.Builder, t reflect.Type, begin string) {
 	for _, f := range fieldsOf(t) {
 		ft := t.Field(f.index).Type
 		what := f.doc
@@ -189,14 +196,18 @@ func exampleKeys(b *strings.Builder, t reflect.Type, indent string) {
 		}
 		switch {
 		case ft.Kind() == reflect.Struct:
-			fmt.Fprintf(b, "%s# %s: # %s\n", indent, f.name, what)
-			exampleKeys(b, ft, indent+"#   ")
+			fmt.Fprintf(b, "%s%s: # %s\n", begin, f.name, what)
+			exampleKeys(b, ft, begin+"  ")
 		case ft.Kind() == reflect.Slice:
-			fmt.Fprintf(b, "%s# %s: [] # %s\n", indent, f.name, what)
+			fmt.Fprintf(b, "%s%s: [] # %s\n", begin, f.name, what)
 		case f.def == "":
-			fmt.Fprintf(b, "%s# %s: \"\" # %s\n", indent, f.name, what)
+			fmt.Fprintf(b, "%s%s: \"\" # %s\n", begin, f.name, what)
 		default:
-			fmt.Fprintf(b, "%s# %s: %s # %s\n", indent, f.name, strconv.Quote(f.def), what)
+			def := f.def
+			if k := ft.Kind(); k == reflect.String && ft != reflect.TypeFor[Bytes]() {
+				def = strconv.Quote(def)
+			}
+			fmt.Fprintf(b, "%s%s: %s # %s\n", begin, f.name, def, what)
 		}
 	}
 }
