@@ -44,15 +44,15 @@ type Config struct {
 
 // Server is one mysqld.
 type Server struct {
-	Name         string  `yaml:"name" doc:"the server's name in answers, letters, digits, - and _" required:"true"`
-	Addr         string  `yaml:"addr" doc:"host:port that Tidegate connects to" required:"true"`
-	User         string  `yaml:"user" doc:"MySQL account" default:"tidegate"`
-	Password     Secret  `yaml:"password" doc:"its password; better password_file or ${VARIABLE}"`
-	PasswordFile string  `yaml:"password_file" doc:"file with the password; a trailing newline is dropped"`
-	AppAddr      string  `yaml:"app_addr" doc:"host:port that applications use, given back in answers; empty: addr"`
-	Weight       float64 `yaml:"weight" doc:"share of reads among replicas that may serve" default:"1" min:"0" max:"1000"`
-	Follow       string  `yaml:"follow" doc:"binlog: read its binlog (needs log_bin and log_replica_updates); executed: positions only, for a replica without binlog" default:"binlog" oneof:"binlog executed"`
-	TLS          TLS     `yaml:"tls" doc:"TLS to this server"`
+	Name         string `yaml:"name" doc:"the server's name in answers, letters, digits, - and _" required:"true"`
+	Addr         string `yaml:"addr" doc:"host:port that Tidegate connects to" required:"true"`
+	User         string `yaml:"user" doc:"MySQL account" default:"tidegate"`
+	Password     Secret `yaml:"password" doc:"its password; better password_file or ${VARIABLE}"`
+	PasswordFile string `yaml:"password_file" doc:"file with the password; a trailing newline is dropped"`
+	AppAddr      string `yaml:"app_addr" doc:"host:port that applications use, given back in answers; empty: addr"`
+	Weight       int    `yaml:"weight" doc:"share of reads among replicas that may serve; 0: route never chooses it" default:"1" min:"0" max:"1000"`
+	Follow       string `yaml:"follow" doc:"binlog: read its binlog (needs log_bin and log_replica_updates); executed: positions only, for a replica without binlog" default:"binlog" oneof:"binlog executed"`
+	TLS          TLS    `yaml:"tls" doc:"TLS to this server"`
 }
 
 // TLS is the client's side of a TLS connection.
@@ -144,13 +144,13 @@ type Index struct {
 
 // Budget bounds what may fall back to the primary.
 type Budget struct {
-	ReadsPerSecond float64 `yaml:"reads_per_s" doc:"fallback reads a second that this router may send to the primary; 0: none" default:"1000" min:"0" max:"10000000"`
+	ReadsPerSecond int `yaml:"reads_per_s" doc:"fallback reads a second that this router may send to the primary; 0: none" default:"1000" min:"0" max:"10000000"`
 }
 
 // Canary says how often a yes is checked against the rows.
 type Canary struct {
-	OneIn     int     `yaml:"one_in" doc:"one in so many yes answers is checked; 0: none" default:"10000" min:"0"`
-	PerSecond float64 `yaml:"per_s" doc:"at most so many checks a second" default:"3" min:"0" max:"1000"`
+	OneIn     int `yaml:"one_in" doc:"one in so many yes answers is checked; 0: none" default:"10000" min:"0"`
+	PerSecond int `yaml:"per_s" doc:"at most so many checks a second" default:"3" min:"0" max:"1000"`
 }
 
 // Log says what is logged.

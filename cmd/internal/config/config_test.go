@@ -109,6 +109,8 @@ func TestOneProblemEach(t *testing.T) {
 		"replicas need cluster": {small + "nats: {replicas: 3}\n", "needs an external NATS"},
 		"follow unknown":        {"cluster: x\nservers: [{name: a, addr: \"h:1\", follow: maybe}]\n", "one of binlog, executed"},
 		"group column twice":    {small + "keys: {app.posts: [a, A]}\n", "named twice"},
+		"half a weight":         {"cluster: x\nservers: [{name: a, addr: \"h:1\", weight: 0.5}]\n", "a whole number"},
+		"half a read":           {small + "primary_budget: {reads_per_s: 0.5}\n", "a whole number"},
 		"lease too short":       {small + "router: {tick: 1s, lease: 1s}\n", "more than two ticks"},
 		"half of TLS":           {small + "listen: {tls: {cert_file: x}}\n", "go together"},
 		"half of a client's":    {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {enabled: true, key_file: x}}]\n", "go together"},

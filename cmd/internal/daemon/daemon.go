@@ -116,7 +116,7 @@ func (d *Daemon) openServe(ctx context.Context, o Options) error {
 	lo := local.Options{
 		Conn: d.Conn, DataDir: cfg.DataDir, MaxRecords: cfg.Index.MaxRecords, PersistEvery: cfg.Index.PersistEvery,
 		Tick: cfg.Router.Tick, Lease: cfg.Router.Lease, WatermarkMaxAge: cfg.Router.WatermarkMaxAge, ProbeWait: cfg.Router.ProbeWait,
-		PrimaryReadsPerSecond: int(cfg.Budget.ReadsPerSecond), Log: d.log,
+		PrimaryReadsPerSecond: cfg.Budget.ReadsPerSecond, Log: d.log,
 	}
 	if lo.PrimaryReadsPerSecond == 0 {
 		lo.PrimaryReadsPerSecond = -1
@@ -132,7 +132,7 @@ func (d *Daemon) openServe(ctx context.Context, o Options) error {
 		if d.canary, err = newCanary(d); err != nil {
 			return err
 		}
-		lo.Canary, lo.CanaryOneIn, lo.CanaryPerSecond = d.canary.check, cfg.Canary.OneIn, max(1, int(cfg.Canary.PerSecond))
+		lo.Canary, lo.CanaryOneIn, lo.CanaryPerSecond = d.canary.check, cfg.Canary.OneIn, cfg.Canary.PerSecond
 	}
 	var err error
 	if d.Router, err = local.Open(ctx, lo); err != nil {
