@@ -225,5 +225,3 @@ func isMySQL(err error, numbers ...uint16) bool {
 
 // quoteName quotes an identifier.
 func quoteName(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
-
-func sourceOf(u gtid.UUID) gtid.Source { return gtid.Source{UUID: u} }
