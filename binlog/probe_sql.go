@@ -51,6 +51,11 @@ type link interface {
 type sqlBackend struct {
 	cfg *ServerConfig
 	db  *sql.DB
+	// pins keeps no idle connection, so that each pin is a connection made now.
+	// An idle one may be older than the pin before it, which reads as mysqld
+	// counting connections from the start; or it may still lead to the server
+	// that this address named when it was made.
+	pins *sql.DB
 }
 
 func newSQLBackend(cfg *ServerConfig) (*sqlBackend, error) {
@@ -58,13 +63,18 @@ func newSQLBackend(cfg *ServerConfig) (*sqlBackend, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One for the pin, one for the facts, one for tables and whatever comes.
-	db.SetMaxOpenConns(4)
+	pins, err := cfg.OpenDB()
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	// One for the facts, one for tables and whatever comes.
+	db.SetMaxOpenConns(3)
 	db.SetMaxIdleConns(2)
-	return &sqlBackend{cfg: cfg, db: db}, nil
+	pins.SetMaxIdleConns(-1)
+	return &sqlBackend{cfg: cfg, db: db, pins: pins}, nil
 }
 
-func (b *sqlBackend) close() error { return b.db.Close() }
+func (b *sqlBackend) close() error { return errors.Join(b.db.Close(), b.pins.Close()) }
 
 // sessionSettings make a connection fit for Tidegate: no statement of it may
 // open a snapshot that lasts, be cut short by a global limit, or end for idling.
@@ -72,7 +82,7 @@ const sessionSettings = "SET SESSION autocommit = 1, transaction_isolation = 'RE
 	"max_execution_time = 0, wait_timeout = 86400, lock_wait_timeout = 5, sql_mode = ''"
 
 func (b *sqlBackend) pin(ctx context.Context) (link, error) {
-	conn, err := b.db.Conn(ctx)
+	conn, err := b.pins.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", b.cfg, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"tidegate/binlog"
 	"tidegate/cmd/internal/config"
@@ -17,6 +18,10 @@ import (
 
 // checkTimeout bounds the look at one server.
 const checkTimeout = 30 * time.Second
+
+// checkAtOnce bounds how many servers are looked at together, so that those that
+// do not answer are waited for once and not one after another.
+const checkAtOnce = 16
 
 // checkFinding is one line of check --json.
 type checkFinding struct {
@@ -68,10 +73,23 @@ func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error)
 			out = append(out, checkFinding{f.Server, f.Severity.String(), f.What, f.Why, f.Mend})
 		}
 	}
-	var seen []*binlog.Inspection
+	found, errs := make([]*binlog.Inspection, len(servers)), make([]error, len(servers))
+	var g errgroup.Group
+	g.SetLimit(checkAtOnce)
 	for i := range servers {
-		in, err := inspect(ctx, &servers[i])
-		if err != nil {
+		g.Go(func() error {
+			found[i], errs[i] = inspect(ctx, &servers[i])
+			return nil
+		})
+	}
+	_ = g.Wait() // each error is a finding
+	if ctx.Err() != nil {
+		// What was not looked at is not broken for that.
+		return nil, errors.New("check: ended before every server was looked at")
+	}
+	var seen []*binlog.Inspection
+	for i, in := range found {
+		if err := errs[i]; err != nil {
 			out = append(out, checkFinding{
 				Server: servers[i].Name, Severity: binlog.Broken.String(), What: "can not be reached: " + err.Error(),
 				Why: "nothing can be proven of a server that does not answer",
