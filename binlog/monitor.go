@@ -160,7 +160,7 @@ type Monitor struct {
 	marked   marked   // what of it is published
 	// ends are where the binlog of this data set stood when earlier runs ended, as
 	// far as it was seen, oldest first.
-	ends []runEnd
+	ends []event.RunEnd
 }
 
 // request waits for the next full probe.
@@ -190,6 +190,7 @@ func NewMonitor(o MonitorOptions) (*Monitor, error) {
 		m.was.state = r
 		m.position = Position{r.BinlogFile, r.BinlogPos}
 		m.marked = marked{m.position, fileMark(r.BinlogMark)}
+		m.ends = r.Ends
 	}
 	m.backend = o.backend
 	if m.backend == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -82,15 +83,19 @@ func (m *Monitor) PrimaryFacts(ctx context.Context, lastFile string) (PrimaryFac
 	}, nil
 }
 
-// runEnd is a run that is over, and the binlog file that was last when it was
-// last seen; empty: not known.
-type runEnd struct {
-	epoch event.Epoch
-	file  string
-}
-
 // maxRunEnds bounds the list; a run that is not in it proves nothing.
 const maxRunEnds = 64
+
+// addRunEnd adds the end of a run. One that ended in the same file as the run
+// before says nothing new: a tailer that is killed again and again while mysqld
+// goes on fills no list.
+func addRunEnd(ends []event.RunEnd, e event.RunEnd) []event.RunEnd {
+	if n := len(ends); n > 0 && ends[n-1].File == e.File {
+		return ends
+	}
+	// States that were published share the old slice.
+	return append(slices.Clone(ends[max(0, len(ends)-maxRunEnds+1):]), e)
+}
 
 // RestartFile is the binlog file in which the comparison with the stream has to
 // begin when the run of epoch announced is the newest that the stream has
@@ -103,10 +108,10 @@ func (m *Monitor) RestartFile(announced event.Epoch) (file string, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.ends {
-		if e.epoch > announced {
+		if e.Epoch > announced {
 			break
 		}
-		file = e.file
+		file = e.File
 	}
 	return file, file != ""
 }

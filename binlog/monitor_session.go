@@ -227,7 +227,7 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 		m.ends = nil // files of another binlog
 	}
 	if j.newRun && was != nil {
-		m.ends = append(m.ends[max(0, len(m.ends)-maxRunEnds+1):], runEnd{was.Epoch, m.position.File})
+		m.ends = addRunEnd(m.ends, event.RunEnd{Epoch: was.Epoch, File: m.position.File})
 	}
 	switch {
 	case j.newDataSet:

@@ -75,7 +75,7 @@ func (s *session) compose() *event.ServerState {
 		Hinted: m.tr.hinted(s.last.Executed), Ticks: slices.Clone(s.lastTicks),
 		Taints: m.tr.taints, Errant: m.tr.accountedFor(s.last.Executed.Union(s.last.Owned)),
 		Filtered: s.tables.printed, FilteredTables: s.tables.digests,
-		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark),
+		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark), Ends: m.ends,
 		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,
 		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed, Grouped: s.facts.group.state != "",
 		ProbedUnixMicro: s.probedAt.UnixMicro(),

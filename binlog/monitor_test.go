@@ -572,11 +572,12 @@ func TestMonitorRestartFile(t *testing.T) {
 		r.want("after run 6", file(6), "binlog.000002")
 		r.want("after run 7", file(7), "binlog.000003")
 		r.end()
-		// A tailer that starts again knows the last state only.
+		// A tailer that starts again knows the last state, which names all ends.
 		r.start(MonitorOptions{Resume: r.latest()})
 		r.want("epoch", r.latest().Epoch, 9)
 		r.want("after run 8, resumed,", file(8), "binlog.000004")
-		r.want("after run 7, resumed,", file(7), "")
+		r.want("after run 7, resumed,", file(7), "binlog.000003")
+		r.want("after run 4, resumed,", file(4), "")
 		// Another binlog: its files tell nothing of the old one.
 		r.s.do(func() {
 			r.s.restartLocked()

@@ -76,6 +76,7 @@ type ServerState struct {
 	BinlogFile     string // newest position whose transactions are in Shown
 	BinlogPos      uint64
 	BinlogMark     uint64    // tells BinlogFile from another file of its name; 0: not known (since format 2)
+	Ends           []RunEnd  // of runs of this data set that are over, oldest first (since format 2)
 	SourceUUID     gtid.UUID // replicas: where it replicates from
 	IORunning      bool
 	SQLRunning     bool
@@ -88,6 +89,14 @@ type ServerState struct {
 	Grouped         bool
 	RelaxedDurable  bool  // innodb_flush_log_at_trx_commit or sync_binlog is not 1
 	ProbedUnixMicro int64 // by the tailer's clock; for people only
+}
+
+// RunEnd is a run of a server that is over, and the binlog file that was last when
+// it was last seen; empty: not known. Which runs were announced only the stream
+// tells, so a tailer passes the ends of all on to the next (rules §11.2).
+type RunEnd struct {
+	Epoch Epoch
+	File  string
 }
 
 // TableDefinition is the newest definition of one table (STATE, subject

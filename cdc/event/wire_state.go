@@ -78,7 +78,13 @@ func (s *ServerState) AppendBinary(dst []byte) []byte {
 	b = append(b, s.SourceUUID[:]...)
 	b = appendZigzag(b, s.UptimeSeconds)
 	b = appendZigzag(b, s.ThreadsRunning)
-	return appendZigzag(b, s.ProbedUnixMicro)
+	b = appendZigzag(b, s.ProbedUnixMicro)
+	b = binary.AppendUvarint(b, uint64(len(s.Ends)))
+	for _, e := range s.Ends {
+		b = binary.AppendUvarint(b, uint64(e.Epoch))
+		b = appendText(b, e.File)
+	}
+	return b
 }
 
 // DecodeServerState reads a state of STATE; it does not refer to b. Errors wrap
@@ -134,10 +140,25 @@ func DecodeServerStateAfter(b []byte, last *ServerState) (*ServerState, error) {
 	}
 	s.SourceUUID = r.array16()
 	s.UptimeSeconds, s.ThreadsRunning, s.ProbedUnixMicro = r.varint(), r.varint(), r.varint()
+	if r.format >= 2 {
+		s.Ends = r.runEnds()
+	}
 	if err := r.close(); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func (r *reader) runEnds() []RunEnd {
+	n := r.count(2)
+	if n == 0 {
+		return nil
+	}
+	ends := make([]RunEnd, n)
+	for i := range ends {
+		ends[i] = RunEnd{Epoch: Epoch(r.uvarint()), File: r.text()}
+	}
+	return ends
 }
 
 // Bits of a column's truth values.

@@ -281,7 +281,7 @@ func exampleState() *event.ServerState {
 		Ticks:  []event.RouterTick{{Router: [16]byte{1}, Tick: 99}},
 		Taints: []event.Taint{{Table: key.Digest{1}, Name: "app.posts", GTID: g(2), Reason: "no rows"}, {All: true, Reason: "identity"}},
 		Errant: gtid.Of(g(7)), Excluded: []string{"channels"}, Filtered: []string{"app.%"}, FilteredTables: []key.Digest{{3}},
-		BinlogFile: "binlog.000003", BinlogPos: 4711, BinlogMark: 1_800_000_000<<32 | 17, SourceUUID: g(1).UUID, IORunning: true, SQLRunning: true,
+		BinlogFile: "binlog.000003", BinlogPos: 4711, BinlogMark: 1_800_000_000<<32 | 17, Ends: []event.RunEnd{{Epoch: 7, File: "binlog.000002"}, {Epoch: 8}}, SourceUUID: g(1).UUID, IORunning: true, SQLRunning: true,
 		UptimeSeconds: 60, ThreadsRunning: 2, ServerVersion: "9.7.4", ProbedUnixMicro: 1_700_000_000_000_000,
 	}
 }
