@@ -107,7 +107,7 @@ func (s *session) distrustLocked(st *event.ServerState) {
 		st.Excluded = append(st.Excluded, fmt.Sprintf("transactions were lost under %s, which were given again, and no binlog tells which ones it has: "+
 			"compare its data, or rebuild it, then accept them", mute.Limit(16).OneLine()))
 	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned); !doubtful.IsEmpty() {
-		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, which were given again, and its binlog has not been read again to tell which ones it has",
+		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, and it has not been compared yet whether it has those, or others that were given these GTIDs since",
 			excludedUnread, doubtful.Limit(16).OneLine()))
 	}
 }

@@ -336,6 +336,10 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 	if sv.twin != "" && rule(ruleTwin) {
 		return reasonExcluded, "server " + sv.twin + " has the same server_uuid " + s.UUID.String()
 	}
+	if rule(ruleHoldsLost) && (ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned)) {
+		held := ix.lost.Intersect(sv.executed.Union(sv.owned))
+		return reasonExcluded, "it holds lost transactions: " + held.Limit(shownIntervals).OneLine()
+	}
 	if len(s.Excluded) > 0 && rule(ruleTailerExcluded) {
 		detail := strings.Join(s.Excluded, "; ")
 		for _, e := range s.Excluded {
@@ -352,10 +356,6 @@ func (ix *Index) verdict(sv *server) (reason, detail string) {
 		if t := &s.Taints[i]; t.All && rule(ruleTaintAll) {
 			return reasonExcluded, fmt.Sprintf("tainted as a whole since %s: %s", t.GTID, t.Reason)
 		}
-	}
-	if rule(ruleHoldsLost) && (ix.lost.Overlaps(sv.executed) || ix.lost.Overlaps(sv.owned)) {
-		held := ix.lost.Intersect(sv.executed.Union(sv.owned))
-		return reasonExcluded, "it holds lost transactions: " + held.Limit(shownIntervals).OneLine()
 	}
 	if !sv.announced && s.Follow != followExecuted { // who compares nothing names no history
 		if s.History != ix.history && rule(ruleHistory) {

@@ -15,6 +15,8 @@ func TestSandboxConfiguration(t *testing.T) {
 	p := newPlace(t)
 	r := p.start(t, "sandbox", "--replicas", "1")
 	r.until("the sandbox says that it is up", func() bool { return strings.Contains(r.err.String(), "the servers are up") })
+	// The two streams of a process are read one beside the other.
+	r.until("its configuration is there", func() bool { return strings.Count(r.out.String(), "{name: ") == 2 })
 	out := r.out.String()
 
 	script := "shopt -s expand_aliases\n"

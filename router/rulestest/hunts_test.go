@@ -60,7 +60,7 @@ func mutantHunts() map[string]hunt {
 		"index/tailer_excluded": {bias: relaxed},
 		"index/history":         {elsewhere: twofold + "index"},
 		"index/loss_seen":       {bias: tail},
-		"index/holds_lost":      {bias: failover},
+		"index/holds_lost":      {elsewhere: twofold + "index"},
 		"index/errant":          {bias: errant},
 		"index/primary_alone":   {elsewhere: "the world has no two primaries; index"},
 		"index/primary_run":     {elsewhere: twofold + "index"},
