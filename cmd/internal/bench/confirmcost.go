@@ -20,10 +20,7 @@ import (
 
 const (
 	costTable   = "bench_cost"
-	costWriters = 8 // at most
-	// costKeepUp is the part of what the primary writes that the replicas must
-	// have applied meanwhile, where they keep up with it.
-	costKeepUp = 0.97
+	costWriters = 8
 	// costWarm is how long the load runs before a half round counts.
 	costWarm = 500 * time.Millisecond
 )
@@ -31,9 +28,7 @@ const (
 // confirmCostRow takes the primary's closed-loop write throughput without and
 // with a Tidegate that follows all servers. All mysqlds share one processor;
 // writers and Tidegate (a process of its own) have the others, so that what is
-// lost is what Tidegate asks of mysqld, and not its own work. There are as many
-// writers as the replicas keep up with: with more, what is measured is how an
-// overloaded processor is divided between a primary and its replicas.
+// lost is what Tidegate asks of mysqld, and not its own work.
 func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error) {
 	c, err := b.startServers(ctx, testenv.Options{})
 	if err != nil {
@@ -60,16 +55,12 @@ func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error
 	}
 	defer func() { err = errors.Join(err, daemon.close(ctx)) }()
 	m := costMeasure{b: b, c: c, load: l, daemon: daemon, confirmed: map[string][]float64{}}
-	if err := m.calibrate(ctx); err != nil {
-		return nil, err
-	}
 	without, with, err := rounds(ctx, b.effort.confirmRound, m.without, m.with)
 	if err != nil {
 		return nil, err
 	}
 	figures = []Figure{
 		figure("confirm_cost.throughput", median(with), "txn/s", higher).against(median(without), medianRatio(with, without)).must(0.95).aim(0.98),
-		figure("confirm_cost.writers", float64(l.writers), "writers", higher),
 		figure("confirm_cost.primary_cpu", median(m.cpuWith), "us/txn", lower).against(median(m.cpuWithout), medianRatio(m.cpuWith, m.cpuWithout)),
 		figure("confirm_cost.dumps", median(m.dumps), "% of the processor", lower),
 		figure("confirm_cost.probes", median(m.probes), "% of the processor", lower),
@@ -115,20 +106,6 @@ type costMeasure struct {
 	appliedWithout, appliedWith []float64            // by the replicas meanwhile, of what was written
 	dumps, probes               []float64            // of Tidegate's connections, percent of the servers' processor
 	confirmed                   map[string][]float64 // confirmations a second, by server
-}
-
-// calibrate takes as many writers as the replicas keep up with.
-func (m *costMeasure) calibrate(ctx context.Context) error {
-	for {
-		h, err := m.measure(ctx)
-		if err != nil {
-			return err
-		}
-		if h.applied >= costKeepUp || m.load.writers == 1 {
-			return nil
-		}
-		m.load.writers /= 2
-	}
 }
 
 func (m *costMeasure) without(ctx context.Context) (float64, error) {
@@ -245,10 +222,9 @@ func parseCounter(text []byte, name, label string) (map[string]float64, error) {
 // costLoad is a closed loop of writers: each commits one row and goes on when
 // the primary has answered.
 type costLoad struct {
-	insert  []func(context.Context, int64) error
-	writers int // that write, of insert
-	closes  []func() error
-	next    atomic.Int64
+	insert []func(context.Context, int64) error
+	closes []func() error
+	next   atomic.Int64
 }
 
 func newCostLoad(ctx context.Context, c *testenv.Cluster) (*costLoad, error) {
@@ -259,7 +235,7 @@ func newCostLoad(ctx context.Context, c *testenv.Cluster) (*costLoad, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &costLoad{writers: costWriters, closes: []func() error{db.Close}}
+	l := &costLoad{closes: []func() error{db.Close}}
 	for range costWriters {
 		conn, err := db.Conn(ctx)
 		if err != nil {
@@ -293,7 +269,7 @@ func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin boo
 	var done atomic.Int64
 	stop := make(chan struct{})
 	g, gctx := errgroup.WithContext(ctx)
-	for _, insert := range l.insert[:l.writers] {
+	for _, insert := range l.insert {
 		g.Go(func() error {
 			for {
 				select {
