@@ -84,11 +84,11 @@ func (p *StatePublisher) PublishDefinition(d *event.TableDefinition) error {
 	data := d.AppendBinary(nil)
 	if limit := p.limit(); len(data) > limit {
 		p.tooLarge.Add(1)
-		stub := &event.TableDefinition{
+		dropped := &event.TableDefinition{
 			Definition: key.Definition{Schema: d.Schema, Table: d.Table, Version: d.Version, FoldNames: d.FoldNames},
 			Dropped:    true, Engine: d.Engine,
 		}
-		p.put(p.conn.names.schemaSubject(d.Schema, d.Table), stub.AppendBinary(nil), nil)
+		p.put(p.conn.names.schemaSubject(d.Schema, d.Table), dropped.AppendBinary(nil), nil)
 		return fmt.Errorf("publish definition of %s.%s: %d bytes, NATS takes %d: raise its max_payload", d.Schema, d.Table, len(data), limit)
 	}
 	p.put(p.conn.names.schemaSubject(d.Schema, d.Table), data, nil)

@@ -66,6 +66,17 @@ func TestServerStateRoundTrip(t *testing.T) {
 			t.Fatalf("decode: %v", err)
 		}
 		wantEqual(t, got, s)
+		// Whatever was said of the server before, and that stays as it was.
+		last := generator{t}.state()
+		before := last.AppendBinary(nil)
+		got, err = event.DecodeServerStateAfter(s.AppendBinary(nil), last)
+		if err != nil {
+			t.Fatalf("decode after another: %v", err)
+		}
+		wantEqual(t, got, s)
+		if !bytes.Equal(last.AppendBinary(nil), before) {
+			t.Fatal("the state before was changed")
+		}
 	})
 }
 

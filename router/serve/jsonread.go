@@ -206,7 +206,7 @@ func (r *jsonReader) escape(out []byte) ([]byte, *wireError) {
 	return out, nil
 }
 
-// hex4 reads \uXXXX at i.
+// hex4 reads the four hexadecimal digits of an escaped character at i.
 func (r *jsonReader) hex4(i int) (rune, bool) {
 	if i+6 > len(r.b) || r.b[i] != '\\' || r.b[i+1] != 'u' {
 		return 0, false

@@ -64,12 +64,7 @@ func lockRow(ctx context.Context, s *Striking) error {
 	if err != nil {
 		return err
 	}
-	defer release()
-	s.Began()
-	err = s.Hold(ctx, 2*time.Second, 4*time.Second)
-	release()
-	s.Ended()
-	return err
+	return holdLock(ctx, s, release)
 }
 
 func lockTable(ctx context.Context, s *Striking) error {
@@ -80,9 +75,14 @@ func lockTable(ctx context.Context, s *Striking) error {
 	if err != nil {
 		return err
 	}
+	return holdLock(ctx, s, release)
+}
+
+// holdLock keeps what release gives back for a while.
+func holdLock(ctx context.Context, s *Striking, release func()) error {
 	defer release()
 	s.Began()
-	err = s.Hold(ctx, 2*time.Second, 4*time.Second)
+	err := s.Hold(ctx, 2*time.Second, 4*time.Second)
 	release()
 	s.Ended()
 	return err

@@ -13,11 +13,7 @@ import (
 // TestFailoverWithoutLoss: a planned change of the primary, then one whose
 // primary was killed when the others had all of it.
 func TestFailoverWithoutLoss(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 
 	next := w.c.Replicas()[0]
 	l.writeTo(nil)
@@ -49,11 +45,7 @@ func TestFailoverWithoutLoss(t *testing.T) {
 // are named as lost, a floor that holds them is answered with that, and who
 // still has them is refused until it is rebuilt.
 func TestFailoverWithLoss(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 
 	old, next, other := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
 	w.must(other.StopIOThread(w.ctx))

@@ -13,11 +13,7 @@ import (
 
 // TestReplicaKilled: a replica that is gone is a no, and comes back by itself.
 func TestReplicaKilled(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	r := w.c.Replicas()[0]
 	w.must(r.Kill())
 	w.refused(askRouter(p.Router), r.Name(), "app.posts/1", "lease_expired", "")
@@ -55,11 +51,7 @@ func TestReplicaRebuilt(t *testing.T) {
 // TestReceiverStopped: a replica whose receiver is stopped looks idle and
 // healthy; what was written since turns its answers into no all the same.
 func TestReceiverStopped(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	r := w.c.Replicas()[0]
 	w.must(r.StopIOThread(w.ctx))
 	w.grows(l, 50)
@@ -74,11 +66,7 @@ func TestReceiverStopped(t *testing.T) {
 // TestInjectedEmptyTransactions: a replica executed GTIDs without their data.
 // It is tainted until the operator vouches for them.
 func TestInjectedEmptyTransactions(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	r := w.c.Replicas()[0]
 	w.must(r.StopIOThread(w.ctx))
 	w.grows(l, 10)
@@ -147,11 +135,7 @@ func TestRelaxedDurability(t *testing.T) {
 // TestGTIDModeRelaxed: while the primary's gtid_mode is not ON nobody promises
 // anything, and after it is back answers return by themselves.
 func TestGTIDModeRelaxed(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	w.must(w.c.Primary().Exec(w.ctx, "SET GLOBAL gtid_mode=ON_PERMISSIVE"))
 	t.Cleanup(func() {
 		if err := w.c.Primary().Exec(testenvtest.Context(t, time.Minute), "SET GLOBAL gtid_mode=ON"); err != nil {

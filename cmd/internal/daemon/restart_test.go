@@ -9,11 +9,7 @@ import (
 // TestBinlogsPurgedWhileAway: what the program can not read any more is a hole;
 // answers return once servers are proven to have it.
 func TestBinlogsPurgedWhileAway(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	l.use(nil)
 	p.end()
 	w.grows(l, 100)

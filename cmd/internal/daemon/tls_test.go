@@ -154,11 +154,7 @@ func (w *world) yes(p *program, server, k string) {
 // restart, and after FLUSH PRIVILEGES, of all of which only the connections of
 // the program are lost here.
 func TestColdPasswordCache(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	for _, s := range w.c.Servers() {
 		plugin, err := s.QueryString(w.ctx, "SELECT plugin FROM mysql.user WHERE user=?", testenv.TidegateUser)
 		w.must(err)

@@ -32,11 +32,7 @@ func (w *world) findings(s *testenv.Server) (out []string) {
 // TestSecondChannel: no GTID set tells which of two sources a replica has
 // applied; once the second channel is gone the replica is good again.
 func TestSecondChannel(t *testing.T) {
-	w := newWorld(t)
-	p := w.start(everything, settings{})
-	p.ready()
-	l := p.load()
-	w.everybody(l)
+	w, p, l := newRunning(t)
 	r, other := w.c.Replicas()[0], w.c.Replicas()[1]
 	w.must(r.Exec(w.ctx, `CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=?, SOURCE_USER=?, SOURCE_PASSWORD=?,
 		SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1 FOR CHANNEL 'second'; START REPLICA FOR CHANNEL 'second'`,

@@ -51,6 +51,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// newRunning gives the test healthy servers, the whole program on them, and a load
+// for which every server answers yes.
+func newRunning(t *testing.T) (*world, *program, *load) {
+	t.Helper()
+	w := newWorld(t)
+	p := w.start(everything, settings{})
+	p.ready()
+	l := p.load()
+	w.everybody(l)
+	return w, p, l
+}
+
 // newWorldOn gives the test servers of its own.
 func newWorldOn(t *testing.T, o testenv.Options) *world {
 	t.Helper()
