@@ -79,7 +79,8 @@ func cleanRestart(t *testing.T, c *testenv.Cluster) {
 		t.Errorf("epoch %d was %d, data set %d was %d, excluded %q", st.Epoch, before.Epoch, st.DataSet, before.DataSet, st.Excluded)
 	}
 	// The writer is told where to begin comparing (rules §11.2).
-	file, ok := w.m.RestartFile(before.Epoch)
+	end, ok := w.m.RestartFile(before.Epoch)
+	file := end.File
 	if !ok {
 		t.Fatal("the file before the restart is not known")
 	}

@@ -102,18 +102,20 @@ func addRunEnd(ends []event.RunEnd, e event.RunEnd) []event.RunEnd {
 // announced (rules §11.2): the one that was last when that run was last seen,
 // not when the one before the present was, since runs in between may never
 // have been announced. Another process's numbers of the same runs are as good:
-// epochs grow with time, and an older file only means more to compare. ok is
-// false when no such file is known: then nothing can be proven.
-func (m *Monitor) RestartFile(announced event.Epoch) (file string, ok bool) {
+// epochs grow with time, and an older file only means more to compare. Epoch 0
+// says that the announced run was of another data set, so that this is the oldest
+// file there was. ok is false when no such file is known: then nothing can be
+// proven.
+func (m *Monitor) RestartFile(announced event.Epoch) (end event.RunEnd, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.ends {
 		if e.Epoch > announced {
 			break
 		}
-		file = e.File
+		end = e
 	}
-	return file, file != ""
+	return end, end.File != ""
 }
 
 // errReadEnough ends a tail that has shown all that was asked for.

@@ -223,10 +223,16 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	turn := m.since(seen)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if j.newDataSet {
-		m.ends = nil // files of another binlog
-	}
-	if j.newRun && was != nil {
+	switch {
+	case j.newDataSet:
+		// The old binlog's names tell nothing of this one: a copy of fewer files
+		// may have rotated past them. Whatever was announced before is compared
+		// from the oldest file on.
+		m.ends = nil
+		if len(s.run.Files) > 0 {
+			m.ends = []event.RunEnd{{File: s.run.Files[0].Name}}
+		}
+	case j.newRun && was != nil:
 		m.ends = addRunEnd(m.ends, event.RunEnd{Epoch: was.Epoch, File: m.position.File})
 	}
 	switch {

@@ -92,7 +92,8 @@ type ServerState struct {
 }
 
 // RunEnd is a run of a server that is over, and the binlog file that was last when
-// it was last seen; empty: not known. Which runs were announced only the stream
+// it was last seen; empty: not known. Epoch 0 stands for all runs of other data sets,
+// with the oldest file of this one. Which runs were announced only the stream
 // tells, so a tailer passes the ends of all on to the next (rules §11.2).
 type RunEnd struct {
 	Epoch Epoch

@@ -21,6 +21,9 @@ func TestReuse(t *testing.T) {
 	w := newWorld(t)
 	a, old, right := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
 	disk := w.syncedDisk(a)
+	for range 4 { // the copy has fewer binlog files than the primary that is lost
+		w.must(a.Exec(w.ctx, "FLUSH BINARY LOGS"))
+	}
 
 	p := w.start(everything, settings{})
 	p.ready()
@@ -45,6 +48,9 @@ func TestReuse(t *testing.T) {
 		w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = ? WHERE id = 6", v))
 	}
 	w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = 200 WHERE id = 5"))
+	for range 6 { // and comes to their names again, behind what it gave again
+		w.must(a.Exec(w.ctx, "FLUSH BINARY LOGS"))
+	}
 	w.must(right.StartIOThread(w.ctx))
 	w.must(old.StartIOThread(w.ctx))
 	w.must(w.c.WaitInSync(w.ctx))

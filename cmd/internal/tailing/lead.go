@@ -213,7 +213,7 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
 	last, known := m.RestartFile(tail.Announced.Epoch)
-	f, err := m.PrimaryFacts(ctx, last)
+	f, err := m.PrimaryFacts(ctx, last.File)
 	if err != nil {
 		return cdc.PrimaryFacts{}, err
 	}
@@ -244,7 +244,9 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	if errors.Is(err, context.DeadlineExceeded) {
 		// Too much to compare in time: without evidence a new history begins.
 		l.log.Warn("the binlog since the announced run can not be compared in time", "server", f.Server, "bound", factsTimeout)
-		facts.Restart = nil
+		// What came with another data set may differ anywhere, whatever the
+		// durability is.
+		facts.Restart, facts.Relaxed = nil, facts.Relaxed || last.Epoch == 0
 		return facts, nil
 	}
 	if err != nil {
