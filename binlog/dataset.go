@@ -14,6 +14,10 @@ import (
 // stopped uncleanly (rules §2.5). Routers print it as reason epoch_changed.
 const excludedRestart = "epoch_changed"
 
+// IsRestartExclusion tells whether an entry of [event.ServerState].Excluded is
+// there for an unclean restart with relaxed durability.
+func IsRestartExclusion(x string) bool { return strings.HasPrefix(x, excludedRestart) }
+
 // remembered is what the monitor still knows of a server when it meets it
 // again: from its own last session, or from the state it published before it
 // was restarted.

@@ -118,7 +118,7 @@ func TestRestartExclusion(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || got != "" && !isRestartExclusion(got) {
+			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) || got != "" && !IsRestartExclusion(got) {
 				t.Errorf("got %q, want %q in it", got, tt.want)
 			}
 		})

@@ -253,7 +253,7 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	if was != nil && !j.newDataSet {
 		s.history, s.lossSeen = was.History, was.LossSeen
 		for _, x := range was.Excluded {
-			if excluded == "" && isRestartExclusion(x) {
+			if excluded == "" && IsRestartExclusion(x) {
 				excluded = x
 				s.exclAt = was.Epoch
 			}
@@ -270,10 +270,6 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	m.told = gtid.Set{}
 	m.session = s
 	return nil
-}
-
-func isRestartExclusion(x string) bool {
-	return len(x) >= len(excludedRestart) && x[:len(excludedRestart)] == excludedRestart
 }
 
 // advanceLocked keeps the newest position of the server's binlog.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 )
 
@@ -104,13 +106,21 @@ func (s *session) distrustLocked(st *event.ServerState) {
 		st.Excluded = append(st.Excluded, excludedUnread+": its tailer has not read the stream yet")
 	}
 	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
-		st.Excluded = append(st.Excluded, fmt.Sprintf("transactions were lost under %s, which were given again, and no binlog tells which ones it has: "+
-			"compare its data, or rebuild it, then accept them", mute.Limit(16).OneLine()))
+		st.Excluded = append(st.Excluded, fmt.Sprintf(excludedMute+" under %s: "+
+			"compare its data and accept them, or rebuild it from a server that is right and accept the copy", mute.Limit(16).OneLine()))
 	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned); !doubtful.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, and it has not been compared yet whether it has those, or others that were given these GTIDs since",
 			excludedUnread, doubtful.Limit(16).OneLine()))
 	}
 }
+
+// excludedMute begins the exclusion of a replica of which nothing tells which
+// transactions it has under GTIDs that were given again (rules §11.2).
+const excludedMute = "transactions were lost whose GTIDs were given again, and no binlog tells which ones it has"
+
+// IsCopyExclusion tells whether an entry of [event.ServerState].Excluded is there
+// because the server's data came without a binlog that tells what it is.
+func IsCopyExclusion(x string) bool { return strings.HasPrefix(x, excludedMute) }
 
 // excludedUnread begins the exclusion of a replica whose tailer has still to read
 // the stream, or its binlog again.
@@ -130,10 +140,7 @@ func (s *session) describeLocked(st *event.ServerState, f *serverFacts, lower in
 
 // acceptLocked applies what the operator accepted.
 func (s *session) acceptLocked(list []Acceptance) {
-	if len(list) == 0 {
-		return
-	}
-	s.m.tr.acceptances(list, s.dataSet)
+	s.m.tr.acceptances(list, s.dataSet, func(announced event.Version) gtid.Set { return s.m.since(announced).Lost })
 	for _, a := range list {
 		if s.excluded != "" && a.DataSet == s.dataSet && a.Restart && a.Epoch >= s.exclAt {
 			s.m.log.Info("restart accepted by the operator", "was", s.excluded)

@@ -125,7 +125,7 @@ func TestMonitorRelaxedDurability(t *testing.T) {
 		r.settle()
 		r.settle()
 		st := r.latest()
-		if len(st.Excluded) != 1 || !isRestartExclusion(st.Excluded[0]) {
+		if len(st.Excluded) != 1 || !IsRestartExclusion(st.Excluded[0]) {
 			t.Fatalf("excluded %q", st.Excluded)
 		}
 		// It stays over a clean restart of mysqld and over one of the tailer.
@@ -250,7 +250,7 @@ func TestMonitorPurged(t *testing.T) {
 			t.Errorf("excluded %q, want 13 named", st.Excluded)
 		}
 		r.mu.Lock()
-		r.accept = []Acceptance{{DataSet: st.DataSet, GTIDs: mustSet(t, uuidA+":13")}}
+		r.accept = []Acceptance{{DataSet: st.DataSet, GTIDs: mustSet(t, uuidA+":13"), LossSeen: st.LossSeen}}
 		r.mu.Unlock()
 		r.settle()
 		r.want("excluded once 13 is accepted", r.latest().Excluded, []string(nil))

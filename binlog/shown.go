@@ -140,7 +140,8 @@ type tracker struct {
 	waiting int         // pending ones that are not errant
 	taints  []event.Taint
 	errant  gtid.Set
-	// accepted holds what the operator vouched for; it counts as shown.
+	// accepted holds what the operator vouched for, less what was lost since; it
+	// counts as shown.
 	accepted gtid.Set
 	// everLost has every GTID under which some transaction was lost: never in
 	// base (rules §1), to be shown again under its identity.
@@ -450,15 +451,25 @@ func (t *tracker) markErrant(g gtid.GTID, tailPassed bool) bool {
 	return true
 }
 
-// acceptances applies what the operator accepted for this data set.
-func (t *tracker) acceptances(list []Acceptance, dataSet uint64) {
-	for _, a := range list {
+// acceptances applies what the operator accepted for this data set, of which
+// list has everything. lostSince tells under which GTIDs a transaction was lost
+// after an announcement: the server may hold that one, and the operator vouched
+// for it, not for the one that is given its GTID later (rules §11.2).
+func (t *tracker) acceptances(list []Acceptance, dataSet uint64, lostSince func(event.Version) gtid.Set) {
+	t.accepted = gtid.Set{}
+	for i := range list {
+		a := &list[i]
 		if a.DataSet != dataSet {
 			continue
 		}
-		t.accepted = t.accepted.Union(a.GTIDs)
-		if !a.GTIDs.IsEmpty() && t.errant.Overlaps(a.GTIDs) {
-			t.errant = t.errant.Subtract(a.GTIDs)
+		vouched := a.GTIDs
+		if a.Copy {
+			vouched = t.unnamed.Intersect(a.Executed)
+		}
+		if !vouched.IsEmpty() {
+			vouched = vouched.Subtract(lostSince(a.LossSeen))
+			t.accepted = t.accepted.Union(vouched)
+			t.errant = t.errant.Subtract(vouched)
 		}
 		if slices.ContainsFunc(t.taints, a.covers) {
 			t.taints = slices.DeleteFunc(slices.Clone(t.taints), a.covers)
@@ -486,6 +497,10 @@ type Acceptance struct {
 	// GTIDs are accepted one by one: errant ones, and those whose data the
 	// operator vouches for.
 	GTIDs gtid.Set
+	// Copy accepts that the server has the stream's transactions under those
+	// GTIDs of Executed of which nothing tells: its data is a copy of a server
+	// that is right.
+	Copy bool
 	// Restart accepts an unclean restart with relaxed durability, as seen at
 	// Epoch or before.
 	Restart bool
@@ -493,6 +508,10 @@ type Acceptance struct {
 	// Executed is the server's executed set as the operator saw it. Table and
 	// Everything cover taints that its transactions made: a later one is new.
 	Executed gtid.Set
+	// LossSeen is the newest announcement that the server's tailer had applied
+	// then: a GTID under which a transaction is lost later is not accepted any
+	// more.
+	LossSeen event.Version
 }
 
 func (a *Acceptance) covers(x event.Taint) bool {

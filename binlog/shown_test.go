@@ -345,7 +345,7 @@ func TestTrackerUnnamed(t *testing.T) {
 	if got := tr.mute(executed); !got.Equal(mustSet(t, uuidA+":9:11")) {
 		t.Errorf("mute %s, want 9, purged, and 11; 10 and 12 may still come", got.OneLine())
 	}
-	tr.acceptances([]Acceptance{{DataSet: 1, GTIDs: mustSet(t, uuidA+":9")}}, 1)
+	tr.acceptances([]Acceptance{{DataSet: 1, GTIDs: mustSet(t, uuidA+":9")}}, 1, neverLost)
 	if got := tr.mute(executed); !got.Equal(mustSet(t, uuidA+":11")) {
 		t.Errorf("mute %s after 9 was accepted", got.OneLine())
 	}
@@ -411,18 +411,18 @@ func TestTrackerAcceptances(t *testing.T) {
 		t.Fatalf("taints%s", got)
 	}
 	executed := mustSet(t, uuidA+":1-11,"+uuidB+":1")
-	tr.acceptances([]Acceptance{{DataSet: 2, Table: table(1), Executed: executed}}, 1)
+	tr.acceptances([]Acceptance{{DataSet: 2, Table: table(1), Executed: executed}}, 1, neverLost)
 	if len(tr.taints) != 3 {
 		t.Error("an acceptance of another data set was applied")
 	}
-	tr.acceptances([]Acceptance{{DataSet: 1, Table: table(1), Executed: mustSet(t, uuidA+":1-10")}}, 1)
+	tr.acceptances([]Acceptance{{DataSet: 1, Table: table(1), Executed: mustSet(t, uuidA+":1-10")}}, 1, neverLost)
 	if len(tr.taints) != 3 {
 		t.Error("an acceptance covered a transaction that came after it")
 	}
 	tr.acceptances([]Acceptance{
 		{DataSet: 1, Table: table(1), Executed: executed},
 		{DataSet: 1, GTIDs: mustSet(t, uuidB+":1,"+uuidA+":12")},
-	}, 1)
+	}, 1, neverLost)
 	if got := printTaints(tr.taints); got != ", table 2" || !tr.errant.IsEmpty() {
 		t.Errorf("taints%s, errant %s", got, tr.errant.OneLine())
 	}
@@ -440,10 +440,51 @@ func TestTrackerAcceptances(t *testing.T) {
 		{Acceptance{Executed: executed}, ", table 2"},
 	} {
 		tt.a.DataSet = 1
-		tr.acceptances([]Acceptance{tt.a}, 1)
+		tr.acceptances([]Acceptance{tt.a}, 1, neverLost)
 		if got := printTaints(tr.taints); got != tt.want {
 			t.Errorf("after %+v taints%s, want%s", tt.a, got, tt.want)
 		}
+	}
+}
+
+func neverLost(event.Version) gtid.Set { return gtid.Set{} }
+
+// TestTrackerAcceptedThenLost: the operator vouches for the transactions that the
+// stream has when he looks. One that is lost later has another one under its GTID
+// then, which the server may not have.
+func TestTrackerAcceptedThenLost(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		a    Acceptance
+	}{
+		{"GTIDs", Acceptance{DataSet: 1, GTIDs: mustSet(t, uuidA+":8-9"), LossSeen: 5}},
+		{"Copy", Acceptance{DataSet: 1, Copy: true, Executed: mustSet(t, uuidA+":1-9"), LossSeen: 5}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tr := newTracker(FollowBinlog)
+			tr.begin(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":8-10"))
+			tr.purge(mustSet(t, uuidA+":1-10"))
+			executed := mustSet(t, uuidA+":1-10")
+			wantUnproven(t, tr, uuidA+":1-10", uuidA+":8-10")
+			list := []Acceptance{tt.a}
+			tr.acceptances(list, 1, neverLost)
+			wantUnproven(t, tr, uuidA+":1-10", uuidA+":10")
+			lost := func(since event.Version) gtid.Set {
+				if since >= 6 {
+					return gtid.Set{}
+				}
+				return mustSet(t, uuidA+":9")
+			}
+			tr.acceptances(list, 1, lost)
+			wantUnproven(t, tr, uuidA+":1-10", uuidA+":9-10")
+			if got := tr.mute(executed); !got.Equal(mustSet(t, uuidA+":9-10")) {
+				t.Errorf("mute %s", got.OneLine())
+			}
+			list = append(list, tt.a)
+			list[1].LossSeen = 6 // the operator looked once more
+			tr.acceptances(list, 1, lost)
+			wantUnproven(t, tr, uuidA+":1-10", uuidA+":10")
+		})
 	}
 }
 

@@ -262,14 +262,16 @@ type Acceptance struct {
 	DataSet uint64   `json:"data_set"`
 	Table   string   `json:"table,omitempty"` // schema.table; "*": the server as a whole
 	GTIDs   gtid.Set `json:"gtids,omitzero"`
+	Copy    bool     `json:"copy,omitempty"` // made from a server that is right
 	Restart bool     `json:"restart,omitempty"`
-	// Epoch and Executed are the server's when the acceptance was given: what
-	// happens later is not accepted.
-	Epoch    event.Epoch `json:"epoch"`
-	Executed gtid.Set    `json:"executed,omitzero"`
-	Author   string      `json:"author"`
-	Reason   string      `json:"reason,omitempty"`
-	At       time.Time   `json:"at"`
+	// Epoch, Executed and LossSeen are the server's when the acceptance was
+	// given: what happens later is not accepted.
+	Epoch    event.Epoch   `json:"epoch"`
+	Executed gtid.Set      `json:"executed,omitzero"`
+	LossSeen event.Version `json:"loss_seen,omitempty"`
+	Author   string        `json:"author"`
+	Reason   string        `json:"reason,omitempty"`
+	At       time.Time     `json:"at"`
 }
 
 // Accept records an acceptance. Records are never changed or deleted.

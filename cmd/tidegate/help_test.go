@@ -19,7 +19,7 @@ var commands = map[string][]string{
 	"torture replay": {"json"},
 	"check":          {"config", "json"},
 	"status":         {"addr", "config", "json", "token", "watch"},
-	"accept":         {"addr", "author", "config", "gtids", "reason", "restart", "server", "table", "token"},
+	"accept":         {"addr", "author", "config", "copy", "gtids", "reason", "restart", "server", "table", "token"},
 	"observe":        {"config", "json", "seconds"},
 	"config":         {"config", "example", "reference"},
 	"bench":          {"json", "only", "profile", "quick", "verbose"},

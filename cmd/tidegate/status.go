@@ -189,13 +189,15 @@ func short(s string) string {
 func acceptCommand() *cobra.Command {
 	var flags routerFlags
 	var server, table, gtids, reason, author string
-	var restart bool
+	var copied, restart bool
 	c := &cobra.Command{
-		Use:   "accept --server X (--table T | --gtids SET | --restart) [-c FILE | --addr HOST:PORT]",
+		Use:   "accept --server X (--table T | --gtids SET | --copy | --restart) [-c FILE | --addr HOST:PORT]",
 		Short: "Vouch for something that keeps a server out of use",
 		Long: `Tells a running router that the operator has looked and vouches for a server:
   --table T    T (schema.table) holds the data that the server is suspected to lack
   --gtids SET  these transactions of its own are harmless, or their data is there
+  --copy       its data is a copy of a server that is right, also where GTIDs
+               that were given twice cannot tell
   --restart    an unclean restart with relaxed durability lost nothing
 It is kept with author and reason, holds for the server's present data set only,
 and does not cover anything that happens later. Wrong words here are wrong
@@ -206,7 +208,7 @@ answers to readers: when in doubt, rebuild the server.`,
 			if server == "" {
 				return usagef("accept: --server is required")
 			}
-			if err := exactlyOne(cmd, "table", "gtids", "restart"); err != nil {
+			if err := exactlyOne(cmd, "table", "gtids", "copy", "restart"); err != nil {
 				return err
 			}
 			in := map[string]any{"author": author, "reason": reason}
@@ -215,6 +217,8 @@ answers to readers: when in doubt, rebuild the server.`,
 				in["table"] = table
 			case gtids != "":
 				in["gtids"] = gtids
+			case copied:
+				in["copy"] = true
 			case restart:
 				in["restart"] = true
 			default:
@@ -235,6 +239,7 @@ answers to readers: when in doubt, rebuild the server.`,
 	c.Flags().StringVar(&server, "server", "", "the server's configured `NAME`; required")
 	c.Flags().StringVar(&table, "table", "", "schema.`TABLE` whose taint is accepted; *: the server as a whole")
 	c.Flags().StringVar(&gtids, "gtids", "", "`SET` of GTIDs that is accepted")
+	c.Flags().BoolVar(&copied, "copy", false, "accept what the server has under GTIDs that were given twice")
 	c.Flags().BoolVar(&restart, "restart", false, "accept an unclean restart")
 	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
 	c.Flags().StringVar(&author, "author", defaultAuthor(), "`WHO`, for the record")

@@ -69,7 +69,7 @@ func TestWrongCalls(t *testing.T) {
 		{"status --addr :::", []string{`:::" is no host:port`}},
 		{"status --addr ftp://x", []string{`"ftp://x"`}},
 		{"accept", []string{"--server is required"}},
-		{"accept --server a", []string{"exactly one of --table, --gtids, --restart; 0 are given"}},
+		{"accept --server a", []string{"exactly one of --table, --gtids, --copy, --restart; 0 are given"}},
 		{"accept --server a --table app.t --restart", []string{"2 are given"}},
 		{"accept --server a --table=", []string{"empty"}},
 		{"tail -c " + ok, []string{"nats.url is empty"}},

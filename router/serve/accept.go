@@ -10,11 +10,13 @@ import (
 )
 
 // Acceptance is an operator's word that something about a server is in order
-// (rules §1): exactly one of Table, GTIDs and Restart.
+// (rules §1): exactly one of Table, GTIDs, Copy
+// and Restart.
 type Acceptance struct {
 	Server  string
 	Table   string   // schema.table whose taint is accepted
 	GTIDs   gtid.Set // errant ones, or such whose data the operator vouches for
+	Copy    bool     // its data is a copy of a server that is right
 	Restart bool     // an unclean restart with relaxed durability
 	Author  string
 	Reason  string
@@ -74,7 +76,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, server string) *
 	return nil
 }
 
-// parseAcceptance reads {"table"|"gtids"|"restart", "author", "reason"}.
+// parseAcceptance reads {"table"|"gtids"|"copy"|"restart", "author", "reason"}.
 func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 	r := jsonReader{b: body}
 	given := 0
@@ -94,6 +96,9 @@ func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 				}
 				x.GTIDs = set
 			}
+		case "copy":
+			given++
+			x.Copy, err = r.boolean()
 		case "restart":
 			given++
 			x.Restart, err = r.boolean()
@@ -102,7 +107,7 @@ func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 		case "reason":
 			x.Reason, err = r.text()
 		default:
-			return bad(CodeUnknownField, name, r.i, "an acceptance has one of table, gtids, restart, and author and reason")
+			return bad(CodeUnknownField, name, r.i, "an acceptance has one of table, gtids, copy, restart, and author and reason")
 		}
 		return err
 	})
@@ -111,8 +116,8 @@ func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 	}
 	switch {
 	case err != nil:
-	case given != 1 || x.Table == "" && x.GTIDs.IsEmpty() && !x.Restart:
-		err = bad(CodeBadField, "table", -1, "exactly one of table, gtids and restart: true is needed")
+	case given != 1 || x.Table == "" && x.GTIDs.IsEmpty() && !x.Copy && !x.Restart:
+		err = bad(CodeBadField, "table", -1, "exactly one of table, gtids, copy: true and restart: true is needed")
 	case x.Author == "":
 		err = bad(CodeBadField, "author", -1, "it is missing: who accepts is kept")
 	}

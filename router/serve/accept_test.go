@@ -25,17 +25,19 @@ func TestAccept(t *testing.T) {
 		`{"table":"app.t","author":"ann","reason":"checked"}`,
 		`{"gtids":"` + uuid + `:1-3","author":"ann"}`,
 		`{"restart":true,"author":"ann"}`,
+		`{"copy":true,"author":"ann"}`,
 	} {
 		if status, _, out := s.do("POST", "/v1/servers/b/accept", body); status != 200 || out != `{"accepted":true}` {
 			t.Errorf("%s: got %d %s", body, status, out)
 		}
 	}
-	if len(got) != 3 || got[0].Server != "b" || got[0].Table != "app.t" || got[0].Reason != "checked" || got[1].GTIDs.Count() != 3 || !got[2].Restart {
+	if len(got) != 4 || !got[3].Copy || got[0].Server != "b" || got[0].Table != "app.t" || got[0].Reason != "checked" || got[1].GTIDs.Count() != 3 || !got[2].Restart {
 		t.Fatalf("got %+v", got)
 	}
 	for _, c := range []struct{ body, code string }{
 		{`{"author":"ann"}`, "bad_field"},
 		{`{"restart":false,"author":"ann"}`, "bad_field"},
+		{`{"copy":false,"author":"ann"}`, "bad_field"},
 		{`{"table":"app.t"}`, "bad_field"},
 		{`{"table":"app.t","restart":true,"author":"ann"}`, "bad_field"},
 		{`{"gtids":"x","author":"ann"}`, "bad_gtid"},
@@ -49,8 +51,8 @@ func TestAccept(t *testing.T) {
 			t.Errorf("%s: got %d %s, want 400 %s", c.body, status, out, c.code)
 		}
 	}
-	if len(got) != 3 {
-		t.Errorf("a mistaken request came through: %+v", got[3:])
+	if len(got) != 4 {
+		t.Errorf("a mistaken request came through: %+v", got[4:])
 	}
 	for err, want := range map[error]int{serve.ErrUnknownServer: 404, serve.ErrNotAcceptable: 400, errors.New("KV away"): 503} {
 		answer = fmt.Errorf("accept: %w", err)

@@ -60,3 +60,10 @@ type Answerer interface {
 	// that needs no such word ignores it.
 	Wrote(session int, keys []string, gtid string)
 }
+
+// Operator is an [Answerer] that needs its operator after a server was rebuilt.
+type Operator interface {
+	// Rebuilt tells that the server has the data of another one that has what
+	// its primary has, and runs. It does not wait for anything.
+	Rebuilt(server string)
+}

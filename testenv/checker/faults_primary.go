@@ -123,7 +123,7 @@ func failOver(ctx context.Context, s *Striking) error {
 		if err := s.Hold(ctx, 500*time.Millisecond, 1500*time.Millisecond); err != nil {
 			return err
 		}
-		return old.WipeAndRebuildFrom(ctx, next, false)
+		return s.World.rebuild(ctx, old, next, false)
 	})
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"tidegate/testenv"
 )
 
 // ServerFaults are the faults of MySQL servers, in the order of their worth.
@@ -121,14 +119,9 @@ func rebuildReplica(ctx context.Context, s *Striking) (err error) {
 	s.Began()
 	err = s.Hold(ctx, 500*time.Millisecond, time.Second)
 	if err == nil {
-		err = s.rebuild(ctx, r, from, s.Rand.IntN(2) == 0)
+		err = s.World.rebuild(ctx, r, from, s.Rand.IntN(2) == 0)
 	}
 	return errors.Join(err, from.StartSQLThread(ctx))
-}
-
-// rebuild wipes r and gives it from's data.
-func (s *Striking) rebuild(ctx context.Context, r, from *testenv.Server, newUUID bool) error {
-	return s.World.While(r, func() error { return r.WipeAndRebuildFrom(ctx, from, newUUID) })
 }
 
 // injectEmpty has a replica execute one write's GTID without its data. What the
@@ -151,7 +144,7 @@ func injectEmpty(ctx context.Context, s *Striking) error {
 	if err := s.Hold(ctx, 2*time.Second, 4*time.Second); err != nil {
 		return err
 	}
-	return s.rebuild(ctx, r, s.World.Cluster.Primary(), s.Rand.IntN(2) == 0)
+	return s.World.rebuild(ctx, r, s.World.Cluster.Primary(), s.Rand.IntN(2) == 0)
 }
 
 // nextWrite waits for a write that is acknowledged after the call, and returns

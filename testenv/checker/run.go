@@ -106,7 +106,7 @@ func run(ctx context.Context, o *Options) error {
 	if err != nil {
 		return errors.Join(err, rec.close())
 	}
-	w := &World{Cluster: o.Cluster, rec: rec, log: o.Log, pools: p}
+	w := &World{Cluster: o.Cluster, rec: rec, log: o.Log, pools: p, answerer: o.Answerer}
 	err = w.identify(ctx)
 	if err == nil {
 		err = w.live(ctx, o)

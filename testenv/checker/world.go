@@ -21,6 +21,8 @@ type World struct {
 	log   *slog.Logger
 	pools *pools
 
+	answerer Answerer
+
 	lastWrite atomic.Int64
 	newest    atomic.Pointer[Write] // acknowledged last
 
@@ -111,6 +113,16 @@ func (w *World) While(server *testenv.Server, f func() error) error {
 	err := f()
 	down.End = w.rec.now()
 	w.rec.add(Line{Down: &down})
+	return err
+}
+
+// rebuild wipes r and gives it the data of a server that has been right all
+// along; the router's operator, if it needs one, hears of it.
+func (w *World) rebuild(ctx context.Context, r, from *testenv.Server, newUUID bool) error {
+	err := w.While(r, func() error { return r.WipeAndRebuildFrom(ctx, from, newUUID) })
+	if o, ok := w.answerer.(Operator); ok && err == nil {
+		o.Rebuilt(r.Name())
+	}
 	return err
 }
 

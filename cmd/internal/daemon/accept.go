@@ -3,9 +3,11 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"tidegate/binlog"
 	"tidegate/binlog/gtid"
 	"tidegate/cdc"
 	"tidegate/cdc/event"
@@ -28,8 +30,8 @@ func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
 		return fmt.Errorf("accept for %s: %w", a.Server, err)
 	}
 	return conn.Accept(ctx, cdc.Acceptance{
-		Server: a.Server, DataSet: state.DataSet, Table: a.Table, GTIDs: a.GTIDs, Restart: a.Restart,
-		Epoch: state.Epoch, Executed: state.Executed, Author: a.Author, Reason: a.Reason, At: time.Now().UTC(),
+		Server: a.Server, DataSet: state.DataSet, Table: a.Table, GTIDs: a.GTIDs, Copy: a.Copy, Restart: a.Restart,
+		Epoch: state.Epoch, Executed: state.Executed, LossSeen: state.LossSeen, Author: a.Author, Reason: a.Reason, At: time.Now().UTC(),
 	})
 }
 
@@ -66,12 +68,15 @@ func acceptable(s *event.ServerState, a serve.Acceptance) error {
 		}
 		return fmt.Errorf("%w: table %s is not tainted (tainted: %s)", serve.ErrNotAcceptable, a.Table, listed(names))
 	case a.Restart:
-		for _, e := range s.Excluded {
-			if strings.HasPrefix(e, "epoch_changed") {
-				return nil
-			}
+		if slices.ContainsFunc(s.Excluded, binlog.IsRestartExclusion) {
+			return nil
 		}
 		return fmt.Errorf("%w: no restart excludes the server (excluded by: %s)", serve.ErrNotAcceptable, listed(s.Excluded))
+	case a.Copy:
+		if slices.ContainsFunc(s.Excluded, binlog.IsCopyExclusion) {
+			return nil
+		}
+		return fmt.Errorf("%w: nothing that a copy brought excludes the server (excluded by: %s)", serve.ErrNotAcceptable, listed(s.Excluded))
 	default:
 		var tainted gtid.Set
 		for _, t := range s.Taints {

@@ -80,7 +80,7 @@ func TestReuse(t *testing.T) {
 	p.ready()
 	w.yesWithout(p, old, right)
 	w.refused(askRouter(p.Router), old.Name(), "app.posts/6", "excluded", "given again")
-	w.must(daemon.Accept(w.ctx, p.Conn, serve.Acceptance{Server: old.Name(), GTIDs: lost, Author: "test", Reason: "copied from the primary"}))
+	w.must(daemon.Accept(w.ctx, p.Conn, serve.Acceptance{Server: old.Name(), Copy: true, Author: "test", Reason: "copied from the primary"}))
 	w.allYes(p, old, right)
 }
 

@@ -58,7 +58,7 @@ func (a *accepts) run(ctx context.Context) error {
 func (a *accepts) take(list []cdc.Acceptance) {
 	by, fold := map[string][]binlog.Acceptance{}, a.folds()
 	for _, x := range list {
-		b := binlog.Acceptance{DataSet: x.DataSet, GTIDs: x.GTIDs, Restart: x.Restart, Epoch: x.Epoch, Executed: x.Executed}
+		b := binlog.Acceptance{DataSet: x.DataSet, GTIDs: x.GTIDs, Copy: x.Copy, Restart: x.Restart, Epoch: x.Epoch, Executed: x.Executed, LossSeen: x.LossSeen}
 		switch x.Table {
 		case "":
 		case everything:

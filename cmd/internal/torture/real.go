@@ -38,6 +38,10 @@ type realRouter struct {
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the supervisor has ended
 
+	operation context.Context // of the operator's part, until quit
+	quit      context.CancelFunc
+	operating sync.WaitGroup
+
 	restarts atomic.Int64 // by itself, after an error
 	lastErr  atomic.Pointer[error]
 }
@@ -134,6 +138,8 @@ func (r *realRouter) ready(ctx context.Context) error {
 
 // close ends the program. It may be called twice.
 func (r *realRouter) close() {
+	r.quit()
+	r.operating.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closeLocked()
@@ -225,6 +231,7 @@ func newReal(ctx context.Context, c *testenv.Cluster, via map[string]*testenv.Pr
 		return nil, err
 	}
 	r := &realRouter{cfg: cfg, log: log}
+	r.operation, r.quit = context.WithCancel(context.WithoutCancel(ctx))
 	if err := r.start(ctx); err != nil {
 		r.close()
 		return nil, err
