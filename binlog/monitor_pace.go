@@ -11,28 +11,39 @@ import (
 //   - when one proof proves many, waiting a little longer proves more at once;
 //   - where a replica is behind by itself, a proof that comes later by a small
 //     part of that is not what a reader waits for;
-//   - a primary's proofs matter to its own sessions only, and its round trip
-//     tells how busy it is.
+//   - a primary's proofs matter to its own sessions only, and who waits for one
+//     asks for it: ticks are proof enough.
 //
 // All of it is measured (P6); the bounds are multiples of MinInterval.
 const (
-	denseProof     = 1  // transactions that one interval should prove
-	maxStretch     = 4  // intervals between two proofs of a busy replica
-	lagPart        = 16 // a proof comes at most this part of the replica's own lag later
-	maxLagging     = 25 // intervals between two proofs of a replica that is behind
-	primaryFactor  = 4  // intervals between two proofs of a primary, at the least
-	primaryTrips   = 8  // of its round trips lie between two proofs of a primary
-	primaryStretch = 20 // intervals between two proofs of a primary, at the most
+	denseProof     = 1   // transactions that one interval should prove
+	maxStretch     = 4   // intervals between two proofs of a busy replica
+	lagPart        = 16  // a proof comes at most this part of the replica's own lag later
+	maxLagging     = 100 // intervals between two proofs of a replica that is behind
+	primaryStretch = 100 // intervals between two proofs of a primary that nobody asked for
 )
 
 // interval is the least time between the beginnings of two proofs.
 func (s *session) interval() time.Duration {
 	least := s.m.o.MinInterval
 	if s.wasPrimary {
-		return min(max(primaryFactor*least, primaryTrips*s.tookPlain), primaryStretch*least)
+		return primaryStretch * least
 	}
 	dense := time.Duration(min(max(1, s.proved/denseProof), maxStretch)) * least
-	return max(dense, min(s.behind()/lagPart, maxLagging*least))
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return max(dense, s.tickIntervalLocked())
+}
+
+// tickIntervalLocked is the least time between the beginnings of two probes of which
+// the second is for a tick alone. Any probe names the ticks before it, so that a
+// replica that is behind need not be asked for each: its freshness is older than
+// that anyway. A primary's tick is the watermark's.
+func (s *session) tickIntervalLocked() time.Duration {
+	if s.wasPrimary {
+		return 0
+	}
+	return min(s.lag.behind/lagPart, maxLagging*s.m.o.MinInterval)
 }
 
 // pace waits until a probe may begin, so that the interval lies between the
@@ -62,13 +73,6 @@ func (s *session) pace(ctx context.Context, q probeRequest) (due bool, err error
 	case <-timer.C:
 		return wait <= piece, nil
 	}
-}
-
-// behind is by how much the replica is late, as far as it was measured.
-func (s *session) behind() time.Duration {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	return s.lag.behind
 }
 
 // lagMeter tells how long a replica will need for what it has received, at the
@@ -101,6 +105,6 @@ func (l *lagMeter) look(executed, waiting uint64, now time.Time) {
 // factsEvery is the pause between two looks at channels and settings: the share
 // of time that they take is bounded, up to a few times their interval.
 func (m *Monitor) factsEvery(took time.Duration) time.Duration {
-	const share, most = 50, 2
+	const share, most = 50, 4
 	return min(max(m.o.FactsInterval, share*took), most*m.o.FactsInterval)
 }

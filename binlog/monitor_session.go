@@ -32,12 +32,11 @@ type session struct {
 	// probedClock is the same by the suspend-aware clock.
 	probedClock int64
 	fullAt      time.Time
-	fruitless   int           // waits in a row that proved nothing
-	proved      int           // hinted transactions that the newest proof proved
-	tookPlain   time.Duration // round trip of the newest probe that did not wait
-	pauseUntil  time.Time     // no waits before
-	noWait      bool          // the server refuses to wait for GTIDs
-	unsent      bool          // the newest state could not be published
+	fruitless   int       // waits in a row that proved nothing
+	proved      int       // hinted transactions that the newest proof proved
+	pauseUntil  time.Time // no waits before
+	noWait      bool      // the server refuses to wait for GTIDs
+	unsent      bool      // the newest state could not be published
 	wasPrimary  bool
 	steered     event.Role // for which the tail was last told to run or not
 
@@ -362,7 +361,8 @@ func (s *session) next() (q probeRequest, ticks []event.RouterTick, asked []requ
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	full := !s.ticksSet || now.Sub(s.fullAt) >= s.m.o.AliveInterval
-	if full || len(s.m.fresh) > 0 || !slices.Equal(ticks, s.lastTicks) {
+	ticked := !slices.Equal(ticks, s.lastTicks) && now.Sub(s.probedAt) >= s.tickIntervalLocked()
+	if full || len(s.m.fresh) > 0 || ticked {
 		asked, s.m.fresh = s.m.fresh, nil
 		return probeRequest{Full: full, Prompt: true}, ticks, asked, true
 	}
@@ -480,9 +480,6 @@ func (s *session) took(p Probe, q probeRequest, ticks []event.RouterTick) error 
 		// The connection lives, and so the run that was asked goes on.
 		p.Full, p.ThreadsRunning = s.last.Full, s.last.ThreadsRunning
 		p.UptimeSeconds = int64((s.uptime + time.Duration(s.probedClock-s.uptimeAt)) / time.Second)
-		if q.WaitFor.IsEmpty() {
-			s.tookPlain = now.Sub(s.probedAt)
-		}
 	}
 	if s.noWait && p.GTIDMode == "ON" {
 		s.noWait = false
