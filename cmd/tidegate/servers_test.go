@@ -344,7 +344,7 @@ func testAccept(t *testing.T, a, c *testenv.Server) {
 	if table := p.call(t, "status", "--addr", addr).want(t, exitOK); !strings.Contains(table.out, "tainted: app.posts") {
 		t.Errorf("status does not show it:\n%s", table.out)
 	}
-	if got := accept("--table", "app.posts").want(t, exitOK); !strings.HasPrefix(got.out, "accepted") || got.err != "" {
+	if got := accept("--table", "app.posts").want(t, exitOK); got.out != "accepted; c is now: eligible\n" || got.err != "" {
 		t.Errorf("got %q, %q", got.out, got.err)
 	}
 	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"os/user"
 	"text/tabwriter"
 	"time"
 
@@ -138,22 +136,27 @@ func printStatus(w io.Writer, raw json.RawMessage) error {
 		if v.Primary {
 			role += " (announced)"
 		}
-		why := "eligible"
-		if !v.Eligible {
-			why = orDash(v.Reason)
-			if v.Detail != nil {
-				why += ": " + *v.Detail
-			}
-		}
-		for _, table := range v.Tainted {
-			if table == "" {
-				table = "a table that is not named yet"
-			}
-			why += "; tainted: " + table
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, role, orDash(v.Epoch), whole(v.Behind), whole(v.Transfer), ms(v.StalenessMS), short(orDash(v.Confirmed)), why)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, role, orDash(v.Epoch), whole(v.Behind), whole(v.Transfer), ms(v.StalenessMS), short(orDash(v.Confirmed)), v.state())
 	}
 	return t.Flush()
+}
+
+// state says whether the server may be read at all, or why not.
+func (v *statusServer) state() string {
+	why := "eligible"
+	if !v.Eligible {
+		why = orDash(v.Reason)
+		if v.Detail != nil {
+			why += ": " + *v.Detail
+		}
+	}
+	for _, table := range v.Tainted {
+		if table == "" {
+			table = "a table that is not named yet"
+		}
+		why += "; tainted: " + table
+	}
+	return why
 }
 
 func orDash(s *string) string {
@@ -184,71 +187,4 @@ func short(s string) string {
 		return s
 	}
 	return s[:most] + "..."
-}
-
-func acceptCommand() *cobra.Command {
-	var flags routerFlags
-	var server, table, gtids, reason, author string
-	var copied, restart bool
-	c := &cobra.Command{
-		Use:   "accept --server X (--table T | --gtids SET | --copy | --restart) [-c FILE | --addr HOST:PORT]",
-		Short: "Vouch for something that keeps a server out of use",
-		Long: `Tells a running router that the operator has looked and vouches for a server:
-  --table T    T (schema.table) holds the data that the server is suspected to lack
-  --gtids SET  these transactions of its own are harmless, or their data is there
-  --copy       its data is a copy of a server that is right, also where GTIDs
-               that were given twice cannot tell
-  --restart    an unclean restart with relaxed durability lost nothing
-It is kept with author and reason, holds for the server's present data set only,
-and does not cover anything that happens later. Wrong words here are wrong
-answers to readers: when in doubt, rebuild the server.`,
-		Example: `  tidegate accept --server b --table app.posts --reason "compared by hand"`,
-		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if server == "" {
-				return usagef("accept: --server is required")
-			}
-			if err := exactlyOne(cmd, "table", "gtids", "copy", "restart"); err != nil {
-				return err
-			}
-			in := map[string]any{"author": author, "reason": reason}
-			switch {
-			case table != "":
-				in["table"] = table
-			case gtids != "":
-				in["gtids"] = gtids
-			case copied:
-				in["copy"] = true
-			case restart:
-				in["restart"] = true
-			default:
-				return usagef("accept: what is accepted is empty")
-			}
-			client, err := flags.client()
-			if err != nil {
-				return err
-			}
-			if err := client.Post(cmd.Context(), "/v1/servers/"+url.PathEscape(server)+"/accept", in, nil); err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "accepted; tailers take it up within a few seconds")
-			return nil
-		},
-	}
-	flags.add(c)
-	c.Flags().StringVar(&server, "server", "", "the server's configured `NAME`; required")
-	c.Flags().StringVar(&table, "table", "", "schema.`TABLE` whose taint is accepted; *: the server as a whole")
-	c.Flags().StringVar(&gtids, "gtids", "", "`SET` of GTIDs that is accepted")
-	c.Flags().BoolVar(&copied, "copy", false, "accept what the server has under GTIDs that were given twice")
-	c.Flags().BoolVar(&restart, "restart", false, "accept an unclean restart")
-	c.Flags().StringVar(&reason, "reason", "", "`WHY`, for the record")
-	c.Flags().StringVar(&author, "author", defaultAuthor(), "`WHO`, for the record")
-	return c
-}
-
-func defaultAuthor() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return ""
 }
