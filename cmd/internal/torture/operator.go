@@ -46,7 +46,7 @@ func (r *realRouter) operate(ctx context.Context, server string) {
 			continue
 		}
 		st := view.Server(i)
-		if st.DataSet == accepted || !slices.ContainsFunc(st.Excluded, binlog.IsCopyExclusion) {
+		if st == nil || st.DataSet == accepted || !slices.ContainsFunc(st.Excluded, binlog.IsCopyExclusion) {
 			continue
 		}
 		// An error (the program or NATS is down just now) is mended at the next tick.
