@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 	"tidegate/cdc/key"
@@ -65,7 +67,7 @@ type MonitorOptions struct {
 	FactsInterval  time.Duration // between looks at channels and settings; 0: 250 ms
 	TablesInterval time.Duration // between looks at tables and engines; 0: 15 s
 	RetryMin       time.Duration // first pause before a new connection; 0: 100 ms
-	RetryMax       time.Duration // last; 0: 5 s
+	RetryMax       time.Duration // last, where the server answers with an error; 0: 5 s
 	MaxPending     int           // sightings that wait for the stream before the tail is paused; 0: 65536
 	Log            *slog.Logger  // nil: discarded
 	// Clock is a suspend-aware clock in nanoseconds: how long a server was out of
@@ -291,8 +293,24 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 			return nil
 		case <-timer.C:
 		}
-		pause = min(2*pause, m.o.RetryMax)
+		pause = min(2*pause, longestPause(err, m.o.RetryMax))
 	}
+}
+
+// awayPause is the longest pause between attempts to reach a server that does
+// not answer: one that comes back is met within it, and an attempt costs nobody
+// anything.
+const awayPause = 500 * time.Millisecond
+
+// longestPause bounds the pause after err: most where the server has answered,
+// and can be expected to answer the same again.
+func longestPause(err error, most time.Duration) time.Duration {
+	var refused *RefusedError
+	var said *mysql.MySQLError
+	if errors.As(err, &refused) || errors.As(err, &said) || dumpAnswered(err) {
+		return most
+	}
+	return min(awayPause, most)
 }
 
 // changedError ends a session because the server is not what it was when the

@@ -212,7 +212,7 @@ func (s *session) readTail(ctx context.Context) bool {
 			}
 		case <-timer.C:
 		}
-		pause = min(2*pause, m.o.RetryMax)
+		pause = min(2*pause, longestPause(err, m.o.RetryMax))
 	}
 }
 

@@ -1,8 +1,15 @@
 package binlog
 
 import (
+	"context"
+	"fmt"
+	"io"
+	"syscall"
 	"testing"
 	"time"
+
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-sql-driver/mysql"
 
 	"tidegate/cdc/event"
 )
@@ -125,5 +132,29 @@ func TestTicksOfALaggingReplica(t *testing.T) {
 		if q, _, _, need := s.next(); need != c.want || need && !q.Prompt {
 			t.Errorf("%s: probe %v %+v, want %v", c.name, need, q, c.want)
 		}
+	}
+}
+
+// TestLongestPause: a server that is away is looked for often, one that answers
+// with an error seldom.
+func TestLongestPause(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want time.Duration
+	}{
+		{fmt.Errorf("connect: %w", syscall.ECONNREFUSED), awayPause},
+		{fmt.Errorf("probe: %w", mysql.ErrInvalidConn), awayPause},
+		{io.ErrUnexpectedEOF, awayPause},
+		{context.DeadlineExceeded, awayPause},
+		{fmt.Errorf("connect: %w", &mysql.MySQLError{Number: 1045}), time.Minute},
+		{fmt.Errorf("dump: %w", gomysql.NewDefaultError(gomysql.ER_MASTER_FATAL_ERROR_READING_BINLOG)), time.Minute},
+		{&RefusedError{Server: "a"}, time.Minute},
+	} {
+		if got := longestPause(c.err, time.Minute); got != c.want {
+			t.Errorf("after %v: %v, want %v", c.err, got, c.want)
+		}
+	}
+	if got := longestPause(io.EOF, time.Millisecond); got != time.Millisecond {
+		t.Errorf("with a shorter bound: %v", got)
 	}
 }

@@ -262,3 +262,9 @@ func lacksPrivilege(err error) (string, bool) {
 	}
 	return my.Message, my.Code == mysql.ER_ACCESS_DENIED_ERROR || my.Code == mysql.ER_SPECIFIC_ACCESS_DENIED_ERROR
 }
+
+// dumpAnswered tells whether err is what the server answered to a dump.
+func dumpAnswered(err error) bool {
+	var my *mysql.MyError
+	return errors.As(err, &my)
+}

@@ -227,7 +227,7 @@ func (t *Tailer) Run(ctx context.Context, h Handler) error {
 		if err := sleep(ctx, jitter(pause)); err != nil {
 			return err
 		}
-		pause = min(2*pause, maxPause)
+		pause = min(2*pause, longestPause(err, maxPause))
 	}
 }
 

@@ -54,7 +54,7 @@ type Options struct {
 
 	// ConnectTimeout bounds one attempt to connect, RequestTimeout one request
 	// to JetStream. Defaults 2 s, 5 s. Reconnecting never gives up; its waits
-	// grow from ReconnectWait (100 ms) to ReconnectMaxWait (2 s).
+	// grow from ReconnectWait (100 ms) to ReconnectMaxWait (0.5 s).
 	ConnectTimeout, RequestTimeout, ReconnectWait, ReconnectMaxWait time.Duration
 
 	Log *slog.Logger // required
@@ -69,7 +69,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.ConnectTimeout, 2*time.Second)
 	setDefault(&o.RequestTimeout, 5*time.Second)
 	setDefault(&o.ReconnectWait, 100*time.Millisecond)
-	setDefault(&o.ReconnectMaxWait, 2*time.Second)
+	setDefault(&o.ReconnectMaxWait, 500*time.Millisecond)
 }
 
 func setDefault[T comparable](v *T, to T) {
@@ -381,7 +381,7 @@ func (c *Conn) bounded(ctx context.Context, fn func(context.Context) error) erro
 
 const (
 	minBackoff = 20 * time.Millisecond
-	maxBackoff = 2 * time.Second
+	maxBackoff = 500 * time.Millisecond
 )
 
 // backoff waits longer from attempt to attempt, with jitter.
