@@ -11,10 +11,11 @@ func (w *world) crash(x int, a, b byte) bool {
 		return false // a clean shutdown waits for its commits
 	}
 	w.recover(s, false)
-	s.owned, s.up, s.downAt, s.unclean = 0, false, w.now, !clean
+	s.owned, s.up, s.downAt = 0, false, w.now
 	s.uncleanUnseen = s.uncleanUnseen || !clean
 	w.say("%s stops, clean: %v", serverNames[x], clean)
 	if clean {
+		s.endRun()
 		return true
 	}
 	s.dirty = s.dirty || s.relaxed // may have lost something (rules §2.5)
@@ -25,8 +26,22 @@ func (w *world) crash(x int, a, b byte) bool {
 	case s.relaxed && !s.primary && a&4 == 0 && w.tailers[x].data == s.data:
 		w.loseRows(s, n)
 	}
-	s.lastFile = len(s.binlog)
+	s.endRun()
 	return true
+}
+
+// endRun notes where the binlog stands when the run ends.
+func (s *server) endRun() { s.ends = append(s.ends, runEnd{s.run, len(s.binlog)}) }
+
+// endOf is where the binlog stood when a run ended: of one that was another data
+// set's, where this one began.
+func (s *server) endOf(run int) int {
+	for _, e := range s.ends {
+		if e.run >= run {
+			return e.at
+		}
+	}
+	return len(s.binlog)
 }
 
 // loseTail is what sync_binlog=0 does: the newest transactions are gone, and
@@ -92,7 +107,7 @@ func (w *world) backup(x int) bool {
 		return false
 	}
 	s.binlog = append([]entry(nil), s.binlog...)
-	s.relay = nil
+	s.ends, s.relay = nil, nil
 	w.backups = append(w.backups, s)
 	w.say("backup of %s", serverNames[x])
 	return true
@@ -112,9 +127,10 @@ func (w *world) rebuild(x int, b, c byte) bool {
 	}
 	s.executed, s.visible, s.holds = k.executed, k.visible, k.holds
 	s.binlog = append([]entry(nil), k.binlog...)
-	s.purged, s.lastFile = len(s.binlog), len(s.binlog) // a new binlog begins
+	s.purged = len(s.binlog) // a new binlog begins
+	s.ends = []runEnd{{s.run, len(s.binlog)}}
 	s.owned, s.inFlight, s.relay = 0, nil, nil
-	s.up, s.dirty, s.undrained, s.unclean, s.uncleanUnseen = true, false, false, false, false
+	s.up, s.dirty, s.undrained, s.uncleanUnseen = true, false, false, false
 	s.data++
 	s.run++
 	if c&1 == 0 {

@@ -54,6 +54,7 @@ type announced struct {
 	server int8 // nothing: none is in force
 	uuid   gtid.UUID
 	epoch  event.Epoch
+	run    int // of mysqld
 }
 
 // ledger is what the stream says up to a position, as the writer and each

@@ -28,6 +28,10 @@ const (
 	foreign int8 = -2
 )
 
+// runEnd tells how long the binlog was when a run of mysqld ended: a new file
+// begins there.
+type runEnd struct{ run, at int }
+
 // server is one mysqld with its data.
 type server struct {
 	up, primary      bool
@@ -37,11 +41,10 @@ type server struct {
 	relaxed          bool // innodb_flush_log_at_trx_commit=0
 	undrained        bool // became primary before its relay log was applied
 
-	uuid gtid.UUID
-	run  int // of mysqld
-	data int // data set
-	// unclean: the newest stop was a crash; lossy: it lost something.
-	unclean, lossy bool
+	uuid  gtid.UUID
+	run   int  // of mysqld
+	data  int  // data set
+	lossy bool // the newest stop lost something
 	// uncleanUnseen: some stop since its tailer's newest session was a crash.
 	uncleanUnseen bool
 
@@ -50,7 +53,7 @@ type server struct {
 	holds           [maxTransactions]int8 // by GTID: the transaction, nothing or foreign
 	binlog          []entry
 	purged          int // so many entries at its beginning are not there any more
-	lastFile        int // where the file began that was last before the newest restart
+	ends            []runEnd
 	inFlight        []flight
 	relay           []int8
 	downAt          int64

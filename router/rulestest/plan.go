@@ -27,7 +27,7 @@ func (w *world) begin(x int8, b byte) bool {
 	ended = ended || l.history == 0
 
 	said := old // what the announcement says
-	said.announced = announced{server: x, uuid: s.uuid, epoch: t.epoch}
+	said.announced = announced{server: x, uuid: s.uuid, epoch: t.epoch, run: s.run}
 	said.executed = s.executed
 	said.lost = (l.lost | newly) &^ s.executed
 	newly.each(func(g int8) {
@@ -108,8 +108,8 @@ func (w *world) previousE(l *ledger) set {
 // may be for all that is known, and whether GTIDs were given again, which ends
 // the history.
 func (w *world) compare(l *ledger, s *server, restarted bool) (gone, maybe set, ended bool) {
-	if restarted && s.unclean {
-		if s.purged > s.lastFile { // nothing can be proven
+	if restarted {
+		if s.purged > s.endOf(l.announced.run) { // nothing can be proven
 			if w.features.has(FeatureTailLost) {
 				maybe = l.delivered &^ l.holes & (s.executed | s.owned)
 			}

@@ -116,7 +116,7 @@ func (w *world) publishNext(s *server, a, b byte) bool {
 	var next []int8
 	for i, e := range s.binlog {
 		if l.delivered.has(e.slot) {
-			if id := l.ids[e.slot]; id >= 0 && id != e.tx { // given again under its hands (rules §11.4)
+			if id := l.ids[e.slot]; id >= 0 && id != e.tx && i >= s.purged { // given again under its hands (rules §11.4)
 				p.on = false
 				return true
 			}
