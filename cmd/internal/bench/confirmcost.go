@@ -109,7 +109,7 @@ type costMeasure struct {
 }
 
 func (m *costMeasure) without(ctx context.Context) (float64, error) {
-	h, err := m.measure(ctx)
+	h, err := m.measure(ctx, func(bool) error { return nil })
 	m.cpuWithout, m.appliedWithout = append(m.cpuWithout, h.primaryCPU), append(m.appliedWithout, h.applied)
 	return h.perSecond, err
 }
@@ -124,22 +124,24 @@ func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
 		defer cancel()
 		err = errors.Join(err, m.daemon.Stop(stop))
 	}()
-	before, err := confirmations(ctx, at)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	h, err := m.measure(ctx)
+	var before, after map[string]float64
+	var began time.Time
+	var took float64
+	h, err := m.measure(ctx, func(begin bool) (err error) {
+		if begin {
+			before, err = confirmations(ctx, at)
+			began = time.Now()
+			return err
+		}
+		took = time.Since(began).Seconds()
+		after, err = confirmations(ctx, at)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
 	m.cpuWith, m.appliedWith = append(m.cpuWith, h.primaryCPU), append(m.appliedWith, h.applied)
 	m.dumps, m.probes = append(m.dumps, h.dumps), append(m.probes, h.probes)
-	took := time.Since(began).Seconds()
-	after, err := confirmations(ctx, at)
-	if err != nil {
-		return 0, err
-	}
 	for name, n := range after {
 		m.confirmed[name] = append(m.confirmed[name], (n-before[name])/took)
 	}
@@ -157,19 +159,24 @@ type half struct {
 }
 
 // measure is one half of a round: the servers begin level, and the load is warm
-// when it begins to count.
-func (m *costMeasure) measure(ctx context.Context) (h half, err error) {
+// when it begins to count. edge is called where counting begins and ends.
+func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) (h half, err error) {
 	if err := inSync(ctx, m.c); err != nil {
 		return h, err
 	}
 	var before, after costEdge
 	tps, txns, err := m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
-		at := &after
 		if begin {
-			at = &before
+			if err := edge(begin); err != nil {
+				return err
+			}
+			before, err = readCostEdge(ctx, m.c)
+			return err
 		}
-		*at, err = readCostEdge(ctx, m.c)
-		return err
+		if after, err = readCostEdge(ctx, m.c); err != nil {
+			return err
+		}
+		return edge(begin)
 	})
 	if err != nil {
 		return h, err
