@@ -165,7 +165,7 @@ func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) 
 		return h, err
 	}
 	var before, after costEdge
-	tps, txns, err := m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
+	h.perSecond, err = m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
 		if begin {
 			if err := edge(begin); err != nil {
 				return err
@@ -185,7 +185,7 @@ func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) 
 	for i := range m.c.Replicas() {
 		h.applied += (after.executed[1+i] - before.executed[1+i]) / max(wrote, 1) / float64(len(m.c.Replicas()))
 	}
-	h.perSecond, h.primaryCPU = tps, (after.primaryCPU-before.primaryCPU)/float64(max(txns, 1))
+	h.primaryCPU = (after.primaryCPU - before.primaryCPU) / max(wrote, 1)
 	h.dumps, h.probes = 100*(after.dumps-before.dumps)/micros, 100*(after.probes-before.probes)/micros
 	return h, nil
 }
@@ -271,8 +271,8 @@ func (l *costLoad) close() error {
 }
 
 // run writes for costWarm, then for d, which counts: the result is transactions
-// a second and their number. edge is called where counting begins and ends.
-func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin bool) error) (perSecond float64, txns int64, err error) {
+// a second. edge is called where counting begins and ends.
+func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin bool) error) (perSecond float64, err error) {
 	var done atomic.Int64
 	stop := make(chan struct{})
 	g, gctx := errgroup.WithContext(ctx)
@@ -303,15 +303,14 @@ func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin boo
 		if err := sleep(gctx, d); err != nil {
 			return err
 		}
-		txns = done.Load() - first
-		perSecond = float64(txns) / time.Since(began).Seconds()
+		perSecond = float64(done.Load()-first) / time.Since(began).Seconds()
 		return edge(false)
 	})
 	if err := g.Wait(); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if txns == 0 {
-		return 0, 0, errors.New("the writers committed nothing")
+	if perSecond == 0 {
+		return 0, errors.New("the writers committed nothing")
 	}
-	return perSecond, txns, nil
+	return perSecond, nil
 }
