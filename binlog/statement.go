@@ -136,8 +136,8 @@ func system(e effect) effect {
 	return e
 }
 
-// objectWords are what may stand between CREATE (or ALTER) and the kind of
-// object without changing it.
+// isObjectModifier tells what may stand between CREATE, ALTER or DROP and the
+// kind of object without changing it.
 func isObjectModifier(word string) bool {
 	switch word {
 	case "OR", "REPLACE", "UNIQUE", "FULLTEXT", "AGGREGATE", "LOADABLE", "UNDO", "ONLINE", "OFFLINE", "IGNORE", "EXTERNAL":
@@ -157,57 +157,58 @@ func isRowlessObject(word string) bool {
 	return false
 }
 
-func (c *classifier) create(e effect) effect {
+// object reads on to the kind of object that a CREATE, ALTER or DROP is about,
+// and classifies the kinds that all three treat alike. own is asked about the
+// others; it returns false for a kind that its verb does not know.
+func (c *classifier) object(e effect, own func(kind string) (effect, bool)) effect {
 	for {
 		w := c.t.next()
 		if w.kind != tokWord {
 			return c.unknown(e)
 		}
-		switch word := strings.ToUpper(w.text); {
-		case isObjectModifier(word):
-		case isRowlessObject(word):
+		switch kind := strings.ToUpper(w.text); {
+		case isObjectModifier(kind):
+		case isRowlessObject(kind):
 			return e
-		case word == "SPATIAL": // INDEX or REFERENCE SYSTEM
-			if n := c.t.next(); n.is("INDEX") {
-				return c.indexOn(e)
-			}
-			return system(e)
-		case word == "TEMPORARY":
-			return e // seen by its session alone
-		case word == "TABLE":
-			return c.tableList(e, false)
-		case word == "INDEX":
-			return c.indexOn(e)
-		case word == "DATABASE", word == "SCHEMA":
+		case kind == "DATABASE", kind == "SCHEMA":
 			return c.database(e)
-		case word == "USER", word == "ROLE":
+		case kind == "USER", kind == "ROLE":
 			return system(e)
 		default:
+			if known, ok := own(kind); ok {
+				return known
+			}
 			return c.unknown(e)
 		}
 	}
 }
 
+func (c *classifier) create(e effect) effect {
+	return c.object(e, func(kind string) (effect, bool) {
+		switch kind {
+		case "SPATIAL": // INDEX or REFERENCE SYSTEM
+			if n := c.t.next(); n.is("INDEX") {
+				return c.indexOn(e), true
+			}
+			return system(e), true
+		case "TEMPORARY":
+			return e, true // seen by its session alone
+		case "TABLE":
+			return c.tableList(e, false), true
+		case "INDEX":
+			return c.indexOn(e), true
+		}
+		return e, false
+	})
+}
+
 func (c *classifier) alter(e effect) effect {
-	for {
-		w := c.t.next()
-		if w.kind != tokWord {
-			return c.unknown(e)
+	return c.object(e, func(kind string) (effect, bool) {
+		if kind != "TABLE" {
+			return e, false
 		}
-		switch word := strings.ToUpper(w.text); {
-		case isObjectModifier(word):
-		case isRowlessObject(word):
-			return e
-		case word == "TABLE":
-			return c.alterTable(e)
-		case word == "DATABASE", word == "SCHEMA":
-			return c.database(e)
-		case word == "USER", word == "ROLE":
-			return system(e)
-		default:
-			return c.unknown(e)
-		}
-	}
+		return c.alterTable(e), true
+	})
 }
 
 // alterTable adds the other tables that an ALTER TABLE may touch: the new name,
@@ -269,31 +270,19 @@ func (c *classifier) alterExchange(e *effect) bool {
 }
 
 func (c *classifier) drop(e effect) effect {
-	for {
-		w := c.t.next()
-		if w.kind != tokWord {
-			return c.unknown(e)
+	return c.object(e, func(kind string) (effect, bool) {
+		switch kind {
+		case "SPATIAL": // REFERENCE SYSTEM
+			return system(e), true
+		case "TEMPORARY":
+			return e, true
+		case "TABLE", "TABLES":
+			return c.tableList(e, true), true
+		case "INDEX":
+			return c.indexOn(e), true
 		}
-		switch word := strings.ToUpper(w.text); {
-		case isObjectModifier(word):
-		case isRowlessObject(word):
-			return e
-		case word == "SPATIAL":
-			return system(e)
-		case word == "TEMPORARY":
-			return e
-		case word == "TABLE", word == "TABLES":
-			return c.tableList(e, true)
-		case word == "INDEX":
-			return c.indexOn(e)
-		case word == "DATABASE", word == "SCHEMA":
-			return c.database(e)
-		case word == "USER", word == "ROLE":
-			return system(e)
-		default:
-			return c.unknown(e)
-		}
-	}
+		return e, false
+	})
 }
 
 func (c *classifier) rename(e effect) effect {

@@ -177,6 +177,46 @@ func (m *mortalStore) put(ctx context.Context, key string, value []byte, revisio
 	return m.store.put(ctx, key, value, revision)
 }
 
+// LoseRenewal lets the writer's first renewal of the leader key be done, and its
+// answer stay away: done is closed then.
+func (o *WriterOptions) LoseRenewal() (done <-chan struct{}) {
+	l := &lostRenewal{done: make(chan struct{})}
+	o.leaseStore = func(s store) store {
+		l.store = s
+		return l
+	}
+	return l.done
+}
+
+type lostRenewal struct {
+	store
+	lost atomic.Bool
+	done chan struct{}
+}
+
+func (l *lostRenewal) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	if l.lost.Swap(true) {
+		return l.store.put(ctx, key, value, revision)
+	}
+	if _, err := l.store.put(ctx, key, value, revision); err != nil {
+		return 0, err
+	}
+	close(l.done)
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// LeaderReleased tells whether the leader key was given back.
+func (c *Conn) LeaderReleased(ctx context.Context) (bool, error) {
+	value, _, err := c.kv.get(ctx, keyLeader)
+	if err != nil {
+		return false, err
+	}
+	var r leaseRecord
+	err = json.Unmarshal(value, &r)
+	return r.Released, err
+}
+
 // ForgetSecret puts another secret in the place of the stream's.
 func (c *Conn) ForgetSecret(s key.Secret) { c.secret = s }
 

@@ -135,7 +135,7 @@ func (l *lease) keep(ctx context.Context, log *slog.Logger) error {
 		case <-ctx.Done():
 			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			if err := l.release(release); err != nil && !isConflict(err) {
+			if err := l.release(release); err != nil && !errors.Is(err, ErrFenced) && !isConflict(err) {
 				log.Warn("a lease key stays until it expires", "key", l.key, "error", err)
 			}
 			return nil
@@ -160,8 +160,7 @@ func (l *lease) write(ctx context.Context, rev uint64) (uint64, error) {
 	return l.kv.put(ctx, l.key, value, rev)
 }
 
-// renew tells that the holder lives. ErrFenced: another took the key. A
-// write that was done but reported lost is recognised by its holder.
+// renew tells that the holder lives. ErrFenced: another took the key.
 func (l *lease) renew(ctx context.Context) error {
 	l.record.Beat++
 	rev, err := l.write(ctx, l.revision)
@@ -172,25 +171,40 @@ func (l *lease) renew(ctx context.Context) error {
 	if !isConflict(err) {
 		return fmt.Errorf("renew key %s: %w", l.key, err)
 	}
+	if err := l.reread(ctx); err != nil {
+		return fmt.Errorf("renew key %s: %w", l.key, err)
+	}
+	return nil
+}
+
+// release lets a standby take over at once. ErrFenced: another took the key.
+func (l *lease) release(ctx context.Context) error {
+	l.record.Released = true
+	_, err := l.write(ctx, l.revision)
+	if isConflict(err) { // the renewal that the end interrupted may have been done
+		if err = l.reread(ctx); err == nil {
+			_, err = l.write(ctx, l.revision)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("release key %s: %w", l.key, err)
+	}
+	return nil
+}
+
+// reread takes in the revision of a write that was done but reported lost: its
+// holder recognises it. ErrFenced: another took the key.
+func (l *lease) reread(ctx context.Context) error {
 	value, rev, err := l.kv.get(ctx, l.key)
 	if err != nil {
-		return fmt.Errorf("renew key %s: %w", l.key, err)
+		return err
 	}
 	var now leaseRecord
 	if err := json.Unmarshal(value, &now); rev > 0 && err == nil && now.Holder == l.record.Holder {
 		l.revision = rev
 		return nil
 	}
-	return fmt.Errorf("renew key %s: held by %q, generation %d: %w", l.key, now.Name, now.Generation, ErrFenced)
-}
-
-// release lets a standby take over at once.
-func (l *lease) release(ctx context.Context) error {
-	l.record.Released = true
-	if _, err := l.write(ctx, l.revision); err != nil {
-		return fmt.Errorf("release key %s: %w", l.key, err)
-	}
-	return nil
+	return fmt.Errorf("held by %q, generation %d: %w", now.Name, now.Generation, ErrFenced)
 }
 
 func (c *Conn) kvGet(ctx context.Context, key string) (value []byte, rev uint64, err error) {

@@ -131,7 +131,8 @@ type storedCheckpoint struct {
 
 type writerCounters struct {
 	messages, transactions, bytes, skipped, resyncs, checkpoints atomic.Uint64
-	ackedSeq, queueBytes                                         atomic.Uint64
+	ackedSeq                                                     atomic.Uint64
+	queueBytes                                                   atomic.Int64
 }
 
 // WriterCounters are running totals since OpenWriter.
@@ -141,7 +142,7 @@ type WriterCounters struct {
 	Resyncs                       uint64 // times the stream was asked what is in it
 	Checkpoints                   uint64
 	AckedSeq                      uint64 // newest sequence known to be stored
-	QueueBytes                    uint64 // waiting now
+	QueueBytes                    uint64 // appended, and in no message yet: now
 	TooLarge                      uint64 // definitions that NATS does not take
 }
 
@@ -282,6 +283,7 @@ func (w *Writer) enqueue(ctx context.Context, it event.Item) error {
 		if w.bytes < w.o.QueueBytes {
 			w.queue = append(w.queue, queued{it, n})
 			w.bytes += n
+			w.counters.queueBytes.Add(int64(n))
 			if len(w.queue) == 1 {
 				w.signal()
 			}
@@ -341,7 +343,7 @@ func (w *Writer) Counters() WriterCounters {
 	c := &w.counters
 	return WriterCounters{
 		Messages: c.messages.Load(), Transactions: c.transactions.Load(), Bytes: c.bytes.Load(), Skipped: c.skipped.Load(),
-		Resyncs: c.resyncs.Load(), Checkpoints: c.checkpoints.Load(), AckedSeq: c.ackedSeq.Load(), QueueBytes: c.queueBytes.Load(),
+		Resyncs: c.resyncs.Load(), Checkpoints: c.checkpoints.Load(), AckedSeq: c.ackedSeq.Load(), QueueBytes: uint64(c.queueBytes.Load()),
 		TooLarge: w.defs.Counters().TooLarge,
 	}
 }

@@ -129,21 +129,7 @@ func (w *Writer) say(ctx context.Context, it event.Item) error {
 		if len(w.inflight) == 0 && w.doubt == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-w.leaseLost:
-			return w.leaseErr
-		case r := <-w.results:
-			w.result(r)
-		case <-changed:
-			_, changed = w.conn.Connected()
-			w.pub.expire(errDisconnected)
-			w.suspect(errDisconnected)
-		case <-tick.C:
-			w.expireOld()
-		}
-		if err := w.settle(ctx); err != nil {
+		if err := w.await(ctx, tick.C, &changed); err != nil {
 			return err
 		}
 	}

@@ -49,30 +49,36 @@ func (w *Writer) loop(ctx context.Context) error {
 		if err := w.pump(); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-w.leaseLost:
-			return w.leaseErr
-		case <-w.wake:
-			if err := w.failed(); err != nil {
-				return err
-			}
-		case r := <-w.results:
-			w.result(r)
-		case <-changed:
-			// Acks may be lost now, and the stream may not be what it was (rules
-			// §5.4): compare on every reconnect.
-			_, changed = w.conn.Connected()
-			w.pub.expire(errDisconnected)
-			w.suspect(errDisconnected)
-		case <-tick.C:
-			w.expireOld()
-		}
-		if err := w.settle(ctx); err != nil {
+		if err := w.await(ctx, tick.C, &changed); err != nil {
 			return err
 		}
 	}
+}
+
+// await takes in the next thing that happens: an item to send, an ack, a change
+// of the connection (changed is renewed then). An error ends the writer.
+func (w *Writer) await(ctx context.Context, tick <-chan time.Time, changed *<-chan struct{}) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-w.leaseLost:
+		return w.leaseErr
+	case <-w.wake:
+		if err := w.failed(); err != nil {
+			return err
+		}
+	case r := <-w.results:
+		w.result(r)
+	case <-*changed:
+		// Acks may be lost now, and the stream may not be what it was (rules
+		// §5.4): compare on every reconnect.
+		_, *changed = w.conn.Connected()
+		w.pub.expire(errDisconnected)
+		w.suspect(errDisconnected)
+	case <-tick:
+		w.expireOld()
+	}
+	return w.settle(ctx)
 }
 
 // settle takes all results that are there and, if something failed and nothing
@@ -161,7 +167,7 @@ func (w *Writer) compose() (*draft, error) {
 func (w *Writer) checkpointDue() (bool, []chan struct{}) {
 	if len(w.items) > 0 {
 		if want, ok := w.items[0].item.(*wantCheckpoint); ok {
-			w.items = w.items[1:]
+			w.pop()
 			return true, []chan struct{}{want.done}
 		}
 	}
@@ -181,7 +187,7 @@ func (w *Writer) batch() (*draft, error) {
 		if len(d.items) > 0 && (large || size+q.bytes > min(w.o.BatchBytes, w.limit) || len(d.items) >= maxBatchItems) {
 			break
 		}
-		w.items = w.items[1:]
+		w.pop()
 		it, err := w.fresh(q.item)
 		if err != nil {
 			return nil, err
@@ -256,11 +262,16 @@ func (w *Writer) whole(it event.Item) *draft {
 	return d
 }
 
+// pop takes the first item off.
+func (w *Writer) pop() {
+	w.counters.queueBytes.Add(-int64(w.items[0].bytes))
+	w.items = w.items[1:]
+}
+
 // take moves the queue here and makes room.
 func (w *Writer) take() {
 	w.mu.Lock()
 	w.items, w.queue = w.queue, w.items[:0:0]
-	w.counters.queueBytes.Store(uint64(w.bytes))
 	w.bytes = 0
 	if len(w.items) > 0 && w.err == nil {
 		close(w.room)

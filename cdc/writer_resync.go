@@ -70,11 +70,14 @@ func (w *Writer) look(ctx context.Context) (tip, error) {
 			if isGone(err) {
 				return tip{}, fmt.Errorf("%w: %w", ErrSteppedBack, err)
 			}
-			w.suspect(err)
 			up = pause.wait(ctx)
 		}
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return tip{}, context.Cause(ctx)
+		case <-w.leaseLost:
+			return tip{}, w.leaseErr
+		default:
 		}
 		if err := w.failed(); err != nil {
 			return tip{}, err
@@ -87,8 +90,6 @@ func (w *Writer) look(ctx context.Context) (tip, error) {
 		case <-ctx.Done():
 		case <-changed:
 		case <-w.leaseLost:
-			timer.Stop()
-			return tip{}, w.leaseErr
 		case <-timer.C:
 		}
 		timer.Stop()

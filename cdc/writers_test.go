@@ -587,3 +587,54 @@ func TestGroupColumnsAreAnnounced(t *testing.T) {
 	}
 	w.end(t)
 }
+
+// Close gives the leader key back, also when it interrupts a renewal that was
+// done already: else a standby waits for nothing.
+func TestReleaseAfterALostRenewal(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	var o cdc.WriterOptions
+	renewed := o.LoseRenewal()
+	w := write(t, c, o, facts(upTo(0)))
+	select {
+	case <-renewed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the leader key is not renewed")
+	}
+	w.end(t)
+	if released, err := c.LeaderReleased(t.Context()); err != nil || !released {
+		t.Errorf("the leader key is released: %v, %v", released, err)
+	}
+}
+
+// The gauge of what waits holds what was appended, until it is in a message.
+func TestQueueIsCounted(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	w, _, err := cdc.OpenWriter(t.Context(), c, cdc.WriterOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	if _, err := w.Begin(t.Context(), facts(upTo(0))); err != nil {
+		t.Fatal(err)
+	}
+	want := uint64(0)
+	for n := int64(1); n <= 3; n++ {
+		if err := w.Append(t.Context(), tx(n)); err != nil {
+			t.Fatal(err)
+		}
+		want += uint64(event.SizeBound(tx(n)))
+	}
+	if got := w.Counters().QueueBytes; got != want {
+		t.Errorf("%d bytes wait, want %d", got, want)
+	}
+	run := start(t, w.Run)
+	if err := w.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.Counters().QueueBytes; got != 0 {
+		t.Errorf("%d bytes wait when all is stored", got)
+	}
+	if err := run.stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -173,45 +173,39 @@ func (d *decoder) shared() []key.Digest {
 }
 
 func (d *decoder) tableList() []key.Digest {
-	switch ref := d.uvarint(); {
-	case ref == listEmpty:
-		return nil
-	case ref == listInline:
-		list := d.shared()
-		if len(list) == 0 {
-			d.fail("empty inline list")
-		}
-		if len(list) <= maxShared {
-			d.tables = append(d.tables, list)
-		}
-		return list
-	case ref-firstList < uint64(len(d.tables)):
-		return d.tables[ref-firstList]
-	}
-	d.fail("unknown list of tables")
-	return nil
+	return listOf(d, &d.tables, (*decoder).shared, "unknown list of tables")
 }
 
 func (d *decoder) defList() []DefRef {
+	return listOf(d, &d.defs, (*decoder).defRefs, "unknown list of definitions")
+}
+
+func (d *decoder) defRefs() []DefRef {
+	list := make([]DefRef, d.count(defBytes))
+	for i := range list {
+		list[i] = DefRef{Table: d.array16(), Version: key.DefVersion(d.fixed64())}
+	}
+	return list
+}
+
+// listOf reads a list that stands here, or names one of those before it.
+func listOf[T any](d *decoder, before *[][]T, inline func(*decoder) []T, unknown string) []T {
 	switch ref := d.uvarint(); {
 	case ref == listEmpty:
 		return nil
 	case ref == listInline:
-		list := make([]DefRef, d.count(defBytes))
-		for i := range list {
-			list[i] = DefRef{Table: d.array16(), Version: key.DefVersion(d.fixed64())}
-		}
+		list := inline(d)
 		if len(list) == 0 {
 			d.fail("empty inline list")
 		}
 		if len(list) <= maxShared {
-			d.defs = append(d.defs, list)
+			*before = append(*before, list)
 		}
 		return list
-	case ref-firstList < uint64(len(d.defs)):
-		return d.defs[ref-firstList]
+	case ref-firstList < uint64(len(*before)):
+		return (*before)[ref-firstList]
 	}
-	d.fail("unknown list of definitions")
+	d.fail(unknown)
 	return nil
 }
 

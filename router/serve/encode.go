@@ -7,6 +7,7 @@ import (
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
+	"tidegate/router"
 )
 
 // Answers are written by hand into a buffer that is used again: their shape is
@@ -117,13 +118,8 @@ func (a *ask) appendServe(b []byte) []byte {
 	ans := &a.ans
 	b = append(b, `{"serve":`...)
 	b = appendBool(b, ans.Yes)
-	b = append(b, `,"reason":"`...)
-	b = append(b, ans.Reason.String()...)
-	b = append(b, `","detail":`...)
-	b = appendText(b, ans.Detail)
-	b = append(b, `,"level":"`...)
-	b = append(b, ans.Level.String()...)
-	b = append(b, `","replica":`...)
+	b = appendWhy(b, ans)
+	b = append(b, `,"replica":`...)
 	b = appendString(b, ans.Server)
 	b = appendServer(b, ans.Addr, &ans.UUID, ans.Epoch)
 	b = append(b, `,"blocked":[`...)
@@ -149,11 +145,26 @@ func (a *ask) appendServe(b []byte) []byte {
 	b = appendMillis(b, ans.WatermarkAge)
 	b = append(b, `,"otherwise":`...)
 	b = appendText(b, ans.Otherwise.String())
+	b = appendCaveats(b, ans)
+	return append(b, '}')
+}
+
+// appendWhy writes the reason of an answer, and its level.
+func appendWhy(b []byte, ans *router.Answer) []byte {
+	b = append(b, `,"reason":"`...)
+	b = append(b, ans.Reason.String()...)
+	b = append(b, `","detail":`...)
+	b = appendText(b, ans.Detail)
+	b = append(b, `,"level":"`...)
+	return append(append(b, ans.Level.String()...), '"')
+}
+
+// appendCaveats writes what a yes does not promise.
+func appendCaveats(b []byte, ans *router.Answer) []byte {
 	b = append(b, `,"stale":`...)
 	b = appendBool(b, ans.Stale)
 	b = append(b, `,"floor_lost":`...)
-	b = appendBool(b, ans.FloorLost)
-	return append(b, '}')
+	return appendBool(b, ans.FloorLost)
 }
 
 func (a *ask) appendKey(b []byte, n int) []byte {
@@ -181,20 +192,12 @@ func (a *ask) appendRoute(b []byte) []byte {
 	b = append(b, roleName(ans.Role)...)
 	b = append(b, '"')
 	b = appendServer(b, ans.Addr, &ans.UUID, ans.Epoch)
-	b = append(b, `,"reason":"`...)
-	b = append(b, ans.Reason.String()...)
-	b = append(b, `","detail":`...)
-	b = appendText(b, ans.Detail)
-	b = append(b, `,"level":"`...)
-	b = append(b, ans.Level.String()...)
-	b = append(b, `","waited_ms":`...)
+	b = appendWhy(b, ans)
+	b = append(b, `,"waited_ms":`...)
 	b = appendMillis(b, ans.Waited)
 	b = append(b, `,"staleness_ms":`...)
 	b = appendMillis(b, ans.Staleness)
-	b = append(b, `,"stale":`...)
-	b = appendBool(b, ans.Stale)
-	b = append(b, `,"floor_lost":`...)
-	b = appendBool(b, ans.FloorLost)
+	b = appendCaveats(b, ans)
 	b = append(b, `,"notice":`...)
 	if !ans.Spreading {
 		return append(b, "null}"...)

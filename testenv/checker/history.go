@@ -77,6 +77,7 @@ type ShownRow struct {
 // Err is set where it could not be read.
 type Shown struct {
 	Server string     `json:"srv"`
+	At     Moment     `json:"at,omitempty"` // when the reading began; 0: when the question was put
 	Rows   []ShownRow `json:"rows,omitempty"`
 	Err    string     `json:"err,omitempty"`
 }
@@ -208,8 +209,8 @@ func (r *recorder) close() error {
 // ErrFormat is returned for a file that is no history of this version.
 var ErrFormat = errors.New("not a history of this version")
 
-// readHistory calls each for every line. A last line that was cut off is an
-// error that names it.
+// readHistory calls each for every line. A last line that was cut off ends the
+// history: a process that died left it.
 func readHistory(in io.Reader, each func(*Line) error) error {
 	dec := json.NewDecoder(bufio.NewReaderSize(in, 1<<18))
 	dec.DisallowUnknownFields()
@@ -219,6 +220,8 @@ func readHistory(in io.Reader, each func(*Line) error) error {
 			if n == 1 {
 				return fmt.Errorf("the history is empty: %w", ErrFormat)
 			}
+			return nil
+		} else if n > 1 && errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("history, entry %d: %w", n, err)

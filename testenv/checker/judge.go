@@ -3,8 +3,10 @@ package checker
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"time"
 )
 
 // Classes of violations.
@@ -12,9 +14,11 @@ const (
 	// ViolationSession: a read older than the session's own write.
 	ViolationSession = "session"
 	// ViolationKey: older than the newest commit acknowledged before the
-	// watermark of the answer.
+	// watermark of the answer, or before the oldest watermark that a replica's
+	// yes may have.
 	ViolationKey = "key"
-	// ViolationBounded: older than the staleness that the answer named allows.
+	// ViolationBounded: older than the staleness allows that the answer named, or
+	// that was asked for.
 	ViolationBounded = "bounded"
 	// ViolationContradicted: a yes for a floor whose write the row read there
 	// does not show.
@@ -97,8 +101,8 @@ type judge struct {
 	end     Moment
 	last    Moment
 
-	decisions []decision       // of reads, for the shares
-	byKey     map[Key][]*Write // made on first use
+	decisions []decision         // of reads, for the shares
+	byKey     map[Key][]keyWrite // made on first use
 }
 
 func (j *judge) take(l *Line) error {
@@ -106,6 +110,9 @@ func (j *judge) take(l *Line) error {
 	case l.Head != nil:
 		j.head = l.Head
 	case l.Write != nil:
+		if l.Write.Line < 0 || l.Write.Line > len(j.order.forks) {
+			return fmt.Errorf("a write behind failover %d: %w", l.Write.Line, ErrFormat)
+		}
 		for _, r := range l.Write.Rows {
 			if !r.Key.valid() {
 				return fmt.Errorf("key %d: %w", r.Key, ErrFormat)
@@ -147,20 +154,24 @@ func (r *Read) valid() bool {
 
 func (j *judge) judgeReads(rep *Report) {
 	for _, r := range j.reads {
-		d := decision{at: r.Asked, chase: r.Chase, replica: r.Yes && r.Replica && !r.Stale, oracle: !r.Chase && j.oracle(r), read: r.Begin != 0 && r.Err == ""}
-		j.decisions = append(j.decisions, d)
+		answered := r.Yes && r.Begin != 0
+		read := answered && r.Err == ""
+		moved := read && j.moved(r)
+		j.decisions = append(j.decisions, decision{
+			at: r.Asked, chase: r.Chase, replica: read && !moved && r.Replica && !r.Stale, oracle: !r.Chase && j.oracle(r), read: read,
+		})
 		switch {
-		case !r.Yes || r.Begin == 0:
+		case !answered:
 			if !r.Chase {
 				rep.Unanswered++
 			}
 			continue
-		case r.Err != "":
+		case !read:
 			rep.Failed++
 			continue
 		}
 		rep.Reads++
-		if j.moved(r) {
+		if moved {
 			rep.Moved++
 			continue
 		}
@@ -261,15 +272,31 @@ func (j *judge) promises(r *Read, era int) []promise {
 		return j.order.before(j.order.own[ownKey{r.Session, k}], k, r.Asked, era)
 	}}
 	others := promise{class: ViolationContradicted, what: "a write of the floor", need: func(k Key) need { return j.floor(r.Others, k, era) }}
-	switch {
-	case r.Level == LevelKey && r.WatermarkAge >= 0:
-		return []promise{own, others, j.watermark(ViolationKey, "the newest commit before the watermark", r.Asked-Moment(r.WatermarkAge), era)}
-	case r.Level == LevelKey, r.Level == LevelSession:
+	switch r.Level {
+	case LevelKey:
+		if age, ok := r.covers(r.WatermarkAge, j.head.MaxAge); ok {
+			return []promise{own, others, j.watermark(ViolationKey, "the newest commit before the watermark", r.Asked-Moment(age), era)}
+		}
 		return []promise{own, others}
-	case r.Level == LevelBounded && r.Staleness >= 0 && r.Replica:
-		return []promise{j.watermark(ViolationBounded, "what the named staleness allows", r.Asked-Moment(r.Staleness), era)}
+	case LevelSession:
+		return []promise{own, others}
+	case LevelBounded:
+		if age, ok := r.covers(r.Staleness, r.Bound); ok {
+			return []promise{j.watermark(ViolationBounded, "what the named staleness allows", r.Asked-Moment(age), era)}
+		}
 	}
 	return nil
+}
+
+// covers is how far back the commits lie that a yes must show: as far as it
+// names, and for a replica never farther than was asked for (0: any age will
+// do). A primary that names nothing promises nothing of others: it is where
+// reads go when nothing can be proven.
+func (r *Read) covers(named, most time.Duration) (age time.Duration, ok bool) {
+	if r.Replica && most > 0 && (named < 0 || named > most) {
+		named = most
+	}
+	return named, named >= 0
 }
 
 // watermark is the promise about commits acknowledged before t. The router read
@@ -335,35 +362,66 @@ func (j *judge) brokenGroup(r *Read, p promise, shown map[Key]int64, era int) st
 	return ""
 }
 
-// mayHaveLeft tells whether a write newer than version v, or of unknown
-// outcome, may have taken k out of the read's group before the read ended.
+// mayHaveLeft tells whether a write that is newer than version v may have taken
+// k out of the read's group before the read ended.
 func (j *judge) mayHaveLeft(r *Read, k Key, v int64, era int) bool {
-	for _, w := range j.leavers(k) {
-		if w.Begin > r.End {
-			continue
-		}
-		for _, row := range w.Rows {
-			if row.Key != k || row.Group == r.Group {
-				continue
-			}
-			if w.Err != "" {
-				return true
-			}
-			if got, lost := j.order.in(era, k, w.Line, row.V); lost || got > v {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.writesOf(k), func(w keyWrite) bool {
+		return w.Begin <= r.End && w.row.Group != r.Group && j.mayFollow(w, v, r.End, era)
+	})
 }
 
-// leavers are all writes of k, in no order.
-func (j *judge) leavers(k Key) []*Write {
+// mayFollow tells whether a read that ended at end, and shows of w's key
+// version v of an era at least, may show what w wrote.
+func (j *judge) mayFollow(w keyWrite, v int64, end Moment, era int) bool {
+	last := w.row.V
+	if w.Err != "" {
+		if w.Line >= era { // no failover bounds its version
+			return j.freeVersion(w, v, end)
+		}
+		last = math.MaxInt64
+	}
+	got, lost := j.order.in(era, w.row.Key, w.Line, last)
+	// What a failover took back stands behind what it left.
+	return got > v || lost && got == v
+}
+
+// freeVersion tells whether w, whose outcome is not known, may have become a
+// version above v that was there at end: one that no acknowledged write has,
+// and below those of the writes that began later.
+func (j *judge) freeVersion(w keyWrite, v int64, end Moment) bool {
+	if w.Line > 0 {
+		v = max(v, j.order.forks[w.Line-1].Base[w.row.Key])
+	}
+	taken, below := map[int64]bool{}, int64(math.MaxInt64)
+	for _, o := range j.writesOf(w.row.Key) {
+		if o.Line != w.Line || o.Err != "" {
+			continue
+		}
+		taken[o.row.V] = true
+		if o.Begin > end {
+			below = min(below, o.row.V)
+		}
+	}
+	free := v + 1
+	for taken[free] {
+		free++
+	}
+	return free < below
+}
+
+// keyWrite is a write as one of its keys sees it.
+type keyWrite struct {
+	*Write
+	row WrittenRow
+}
+
+// writesOf are all writes of k, in no order.
+func (j *judge) writesOf(k Key) []keyWrite {
 	if j.byKey == nil {
-		j.byKey = map[Key][]*Write{}
+		j.byKey = map[Key][]keyWrite{}
 		for _, w := range j.order.writes {
 			for _, row := range w.Rows {
-				j.byKey[row.Key] = append(j.byKey[row.Key], w)
+				j.byKey[row.Key] = append(j.byKey[row.Key], keyWrite{w, row})
 			}
 		}
 	}

@@ -77,6 +77,14 @@ func read(change func(r *checker.Read)) *checker.Read {
 	return r
 }
 
+// readAt is the same at another time.
+func readAt(at checker.Moment, change func(r *checker.Read)) *checker.Read {
+	return read(func(r *checker.Read) {
+		r.Asked, r.Answered, r.Begin, r.End = at, at, at+ms, at+2*ms
+		change(r)
+	})
+}
+
 func row(k checker.Key, v, w int64) checker.ShownRow { return checker.ShownRow{Key: k, V: v, W: w} }
 
 // judge ends the script and judges it.
@@ -156,6 +164,38 @@ func TestVerdicts(t *testing.T) {
 			wrote1(s)
 			s.add(checker.Line{Read: read(func(r *checker.Read) {
 				r.Level, r.Staleness, r.Rows = checker.LevelBounded, 110*time.Millisecond, []checker.ShownRow{row(0, 0, 0)}
+			})})
+		}},
+		{"a staleness beyond the bound that was asked for is no excuse", checker.ViolationBounded, func(s *script) {
+			wrote1(s)
+			s.add(checker.Line{Read: read(func(r *checker.Read) {
+				r.Level, r.Bound, r.Staleness, r.Rows = checker.LevelBounded, 90*time.Millisecond, 5*time.Second, []checker.ShownRow{row(0, 0, 0)}
+			})})
+		}},
+		{"nor is none", checker.ViolationBounded, func(s *script) {
+			wrote1(s)
+			s.add(checker.Line{Read: read(func(r *checker.Read) {
+				r.Level, r.Bound, r.Staleness, r.Rows = checker.LevelBounded, 90*time.Millisecond, checker.Unknown, []checker.ShownRow{row(0, 0, 0)}
+			})})
+		}},
+		{"a staleness that is named of a primary counts too", checker.ViolationBounded, func(s *script) {
+			wrote1(s)
+			s.add(checker.Line{Read: read(func(r *checker.Read) {
+				r.Level, r.Staleness, r.Replica, r.Rows = checker.LevelBounded, 90*time.Millisecond, false, []checker.ShownRow{row(0, 0, 0)}
+			})})
+		}},
+		{"a watermark older than is allowed is no excuse", checker.ViolationKey, func(s *script) {
+			s.write(2, 0, 1500*ms, 0, 1, 0)
+			s.add(checker.Line{Read: readAt(3000*ms, func(r *checker.Read) { r.WatermarkAge, r.Rows = 10*time.Second, []checker.ShownRow{row(0, 0, 0)} })})
+		}},
+		{"nor is a replica's yes without one", checker.ViolationKey, func(s *script) {
+			s.write(2, 0, 1500*ms, 0, 1, 0)
+			s.add(checker.Line{Read: readAt(3000*ms, func(r *checker.Read) { r.WatermarkAge, r.Rows = checker.Unknown, []checker.ShownRow{row(0, 0, 0)} })})
+		}},
+		{"a primary's yes without one promises nothing of others", "", func(s *script) {
+			s.write(2, 0, 1500*ms, 0, 1, 0)
+			s.add(checker.Line{Read: readAt(3000*ms, func(r *checker.Read) {
+				r.Replica, r.WatermarkAge, r.Rows = false, checker.Unknown, []checker.ShownRow{row(0, 0, 0)}
 			})})
 		}},
 		{"the second of two keys is behind", checker.ViolationKey, func(s *script) {
@@ -262,6 +302,40 @@ func TestGroups(t *testing.T) {
 			s.unknown(0, 900*ms, 3, 5)
 			s.add(checker.Line{Read: with()})
 		}},
+		{"of unknown outcome, though it was put back by another one since", "", func(s *script) {
+			s.unknown(0, 500*ms, 3, 5)
+			s.write(2, 0, 900*ms, 3, 1, 3)
+			s.add(checker.Line{Read: with()})
+		}},
+		{"of unknown outcome, in the one version that nobody else has", "", func(s *script) {
+			s.unknown(0, 500*ms, 3, 5)
+			s.write(2, 0, 900*ms, 3, 1, 3)
+			s.write(2, 0, 2000*ms, 3, 3, 3)
+			s.add(checker.Line{Read: with()})
+		}},
+		{"no version is left for the write of unknown outcome", checker.ViolationKey, func(s *script) {
+			s.unknown(0, 500*ms, 3, 5)
+			s.write(2, 0, 900*ms, 3, 1, 3)
+			s.write(2, 0, 2000*ms, 3, 2, 3)
+			s.add(checker.Line{Read: with()})
+		}},
+		{"a failover took back the write of unknown outcome", checker.ViolationKey, func(s *script) {
+			s.unknown(0, 500*ms, 3, 5)
+			s.fork(1, 700*ms, nil)
+			s.write(2, 1, 900*ms, 3, 1, 3)
+			s.add(checker.Line{Read: with()})
+		}},
+		{"a failover took back the write that moved it away", checker.ViolationKey, func(s *script) {
+			s.write(2, 0, 500*ms, 3, 1, 5)
+			s.fork(1, 700*ms, nil)
+			s.write(2, 1, 900*ms, 3, 1, 3)
+			s.add(checker.Line{Read: with()})
+		}},
+		{"what a failover took back may be shown still", "", func(s *script) {
+			s.write(2, 0, 500*ms, 3, 1, 5)
+			s.fork(1, 700*ms, nil)
+			s.add(checker.Line{Read: with()})
+		}},
 		{"a row was moved away only after the read", checker.ViolationKey, func(s *script) {
 			s.write(2, 0, 2000*ms, 3, 1, 5)
 			s.add(checker.Line{Read: with()})
@@ -360,8 +434,8 @@ func TestShares(t *testing.T) {
 	s := newScript(t, "applier", "delay")
 	wrote1(s)
 	at := func(at checker.Moment, replica bool, oracle ...checker.Shown) {
-		s.add(checker.Line{Read: read(func(r *checker.Read) {
-			r.Asked, r.Answered, r.Begin, r.End, r.Replica, r.Oracle = at, at, at+ms, at+2*ms, replica, oracle
+		s.add(checker.Line{Read: readAt(at, func(r *checker.Read) {
+			r.Replica, r.Oracle = replica, oracle
 			r.Rows = []checker.ShownRow{row(0, 1, 1)}
 			if !replica {
 				r.Server, r.UUID, r.ReadUUID = "a", "uuid-a", "uuid-a"
@@ -391,6 +465,54 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// A yes that names a replica is worth a read on a replica only when that replica
+// was read: else a router that names dead ones would beat the oracle.
+func TestSharesCountWhatWasRead(t *testing.T) {
+	s := newScript(t)
+	s.add(checker.Line{Identity: &checker.Identity{Server: "b", UUID: "uuid-b2"}})
+	rows := []checker.ShownRow{row(0, 0, 0)}
+	for _, change := range []func(r *checker.Read){
+		func(r *checker.Read) { r.Rows = rows },
+		func(r *checker.Read) { r.Err, r.ReadUUID = "refused", "" },
+		func(r *checker.Read) { r.Rows, r.ReadUUID = rows, "uuid-b2" },
+		func(r *checker.Read) { r.Rows, r.Stale = rows, true },
+	} {
+		s.add(checker.Line{Read: read(change)})
+	}
+	if rep := s.judge(); rep.Decisions != 4 || rep.ReplicaShare != 0.25 {
+		t.Errorf("replica share %v of %d decisions; want 0.25 of 4: one was read there, one failed, one met another server, one promised nothing", rep.ReplicaShare, rep.Decisions)
+	}
+}
+
+// The oracle decides when it asks, not when the slowest replica has answered.
+func TestOracleDecidesWhenItAsks(t *testing.T) {
+	for _, c := range []struct {
+		at   checker.Moment
+		want float64
+	}{{0, 0}, {900 * ms, 1}, {980 * ms, 1}, {995 * ms, 0}} {
+		s := newScript(t)
+		w := s.write(2, 0, 980*ms, 0, 1, 0)
+		s.add(checker.Line{Read: read(func(r *checker.Read) {
+			r.WatermarkAge, r.Rows = 10*time.Millisecond, []checker.ShownRow{row(0, 1, w)}
+			r.Oracle = []checker.Shown{{Server: "b", At: c.at, Rows: []checker.ShownRow{row(0, 0, 0)}}}
+		})})
+		if rep := s.judge(); rep.OracleShare != c.want {
+			t.Errorf("read at %d ms, before the write at 980 ms: oracle share %v, want %v", c.at/ms, rep.OracleShare, c.want)
+		}
+	}
+}
+
+// A fault that could not be mended leaves a world that proves nothing.
+func TestBrokenStrikeIsNoPass(t *testing.T) {
+	s := newScript(t, "delay")
+	s.add(checker.Line{Read: read(func(r *checker.Read) { r.Rows = []checker.ShownRow{row(0, 0, 0)} })})
+	s.add(checker.Line{Strike: &checker.Strike{Name: "delay", Begin: 500 * ms, End: 1500 * ms}})
+	s.add(checker.Line{Strike: &checker.Strike{Name: "delay", Begin: 2000 * ms, End: 3000 * ms, Err: "stuck"}})
+	if rep := s.judge(); rep.OK() || len(rep.Faults[0].Errors) != 1 {
+		t.Errorf("passes: %+v", rep.Faults)
+	}
+}
+
 func TestBadHistories(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty":        "",
@@ -398,7 +520,6 @@ func TestBadHistories(t *testing.T) {
 		"other format": `{"head":{"format":99}}`,
 		"not JSON":     "hello",
 		"unknown":      newScript(t).b.String() + `{"surprise":1}`,
-		"cut off":      newScript(t).b.String() + `{"w":{"s":`,
 		"key":          newScript(t).b.String() + `{"w":{"s":1,"w":1,"rows":[{"k":100000,"v":1,"g":0}]}}`,
 		"read's key":   newScript(t).b.String() + `{"r":{"s":1,"lv":"key","k":[-4],"yes":true}}`,
 		"fork":         newScript(t).b.String() + `{"fork":{"line":3,"base":[]}}`,
@@ -407,9 +528,17 @@ func TestBadHistories(t *testing.T) {
 			t.Errorf("%s: judged as %+v", name, rep)
 		}
 	}
-	s := newScript(t)
-	s.add(checker.Line{Read: read(func(r *checker.Read) { r.Rows = []checker.ShownRow{row(0, 0, 0)} })})
-	if rep, err := checker.Judge(strings.NewReader(s.b.String())); err != nil || rep.OK() || rep.Whole {
-		t.Errorf("a history without its end: %+v, %v; want a report that is not OK", rep, err)
+}
+
+// What a process that died had written until then is judged; it is no pass.
+func TestUnfinishedHistories(t *testing.T) {
+	for name, tail := range map[string]string{"without its end": "", "cut off within a line": `{"w":{"s":`} {
+		s := newScript(t)
+		wrote1(s)
+		s.add(checker.Line{Read: read(func(r *checker.Read) { r.Rows = []checker.ShownRow{row(0, 0, 0)} })})
+		rep, err := checker.Judge(strings.NewReader(s.b.String() + tail))
+		if err != nil || rep.OK() || rep.Whole || rep.Reads != 1 || rep.NumViolations() != 1 {
+			t.Errorf("a history %s: %+v, %v; want one read, which is a violation, and no pass", name, rep, err)
+		}
 	}
 }

@@ -92,7 +92,8 @@ func (o *order) era(end Moment) int {
 // in translates version v of key k, written in a line, into an era. lost tells
 // that a failover took it back.
 func (o *order) in(era int, k Key, line int, v int64) (version int64, lost bool) {
-	for _, f := range o.forks[min(line, len(o.forks)):min(era, len(o.forks))] {
+	era = min(era, len(o.forks))
+	for _, f := range o.forks[min(line, era):era] {
 		if v > f.Base[k] {
 			v, lost = f.Base[k], true
 		}

@@ -99,15 +99,16 @@ func readRows(ctx context.Context, db *sql.DB, query string, args ...any) (shown
 	return shown, uuid, rows.Err()
 }
 
-// askAll asks every replica for the same rows at once, and waits for all.
-func (p *pools) askAll(ctx context.Context, servers []string, keys []Key, group int) []Shown {
+// askAll asks every replica for the same rows at once, and waits for all; now
+// tells when each was asked.
+func (p *pools) askAll(ctx context.Context, servers []string, keys []Key, group int, now func() Moment) []Shown {
 	out := make([]Shown, len(servers))
 	ctx, cancel := context.WithTimeout(ctx, oracleTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, name := range servers {
 		wg.Go(func() {
-			out[i].Server = name
+			out[i].Server, out[i].At = name, now()
 			var err error
 			if out[i].Rows, _, err = p.read(ctx, name, keys, group); err != nil {
 				out[i].Rows, out[i].Err = nil, err.Error()

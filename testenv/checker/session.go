@@ -159,7 +159,7 @@ func (s *session) floor(r *Read) string {
 // read asks every replica what it shows, as the oracle does before each read,
 // then the router where to read, waits a while, and reads there.
 func (s *session) read(ctx context.Context, r *Read, others ...*Write) {
-	r.Oracle = s.w.pools.askAll(ctx, s.w.replicas(), r.Keys, r.Group)
+	r.Oracle = s.w.pools.askAll(ctx, s.w.replicas(), r.Keys, r.Group, s.w.rec.now)
 	s.ask(ctx, r, "", others...)
 	s.follow(ctx, r, s.delay())
 	s.record(ctx, r)

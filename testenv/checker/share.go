@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 )
 
 // decision is one answer, for the shares.
 type decision struct {
 	at      Moment
 	chase   bool
-	replica bool // the router sent the read to a replica
+	replica bool // it was read on a replica, where the router had sent it
 	oracle  bool // the oracle would have
 	read    bool // it was read
 }
@@ -28,7 +27,8 @@ type Report struct {
 	Reads      int            `json:"reads"` // after a yes, and answered by the server
 	Violations map[string]int `json:"violations"`
 	// ReplicaShare and OracleShare are of all decisions but chases; Ratio is
-	// the first over the second.
+	// the first over the second. A read that failed, or that met another server
+	// than the answer spoke of, is none on a replica.
 	ReplicaShare float64 `json:"replica_share"`
 	OracleShare  float64 `json:"oracle_share"`
 	Ratio        float64 `json:"ratio"`
@@ -85,9 +85,10 @@ func (r *Report) Idle() []string {
 }
 
 // OK tells whether the run proves what it set out to: no violation, reads at
-// all, and every fault struck some.
+// all, and every fault struck some and was mended.
 func (r *Report) OK() bool {
-	return r.NumViolations() == 0 && r.Reads > 0 && len(r.Idle()) == 0 && r.Whole
+	broken := slices.ContainsFunc(r.Faults, func(f FaultReport) bool { return len(f.Errors) > 0 })
+	return r.NumViolations() == 0 && r.Reads > 0 && len(r.Idle()) == 0 && !broken && r.Whole
 }
 
 func (r *Report) share(ds []decision) {
@@ -138,26 +139,24 @@ func round(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 // the read from a replica, under the guarantee that the answer gave: the
 // session's floor, and what was acknowledged before the answer's watermark.
 // Where the answer named none it would have been allowed the oldest one; that
-// choice can only raise the oracle's share.
+// choice can only raise the oracle's share. It decides at the moment at which it
+// asks a replica: another one that takes its time to answer makes none older.
 func (j *judge) oracle(r *Read) bool {
 	era := j.order.era(r.Answered)
 	asked := *r
-	switch r.Level {
-	case LevelKey:
-		if age := time.Duration(j.head.MaxAge); asked.WatermarkAge < 0 || asked.WatermarkAge > age {
-			asked.WatermarkAge = age
-		}
-	case LevelBounded:
-		asked.Replica, asked.Staleness = true, r.Bound
+	asked.Replica, asked.End, asked.Stale = true, r.Answered, false
+	if r.Level == LevelBounded {
+		asked.Staleness = r.Bound
 	}
-	asked.End, asked.Stale = r.Answered, false
-	promises := j.promises(&asked, era)
 	return slices.ContainsFunc(r.Oracle, func(s Shown) bool {
 		if s.Err != "" {
 			return false
 		}
+		if asked.Asked = r.Asked; s.At > 0 {
+			asked.Asked = min(s.At, r.Asked)
+		}
 		shown := j.shown(s.Rows, era)
-		return !slices.ContainsFunc(promises, func(p promise) bool { return j.broken(&asked, p, shown, era) != "" })
+		return !slices.ContainsFunc(j.promises(&asked, era), func(p promise) bool { return j.broken(&asked, p, shown, era) != "" })
 	})
 }
 

@@ -97,8 +97,10 @@ func childRouter(ctx context.Context, report string) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.Run(gctx) })
 	g.Go(func() error { return w.drive(gctx, wireIngest) })
-	err = writeReport(report, addresses{RESP: s.RESPAddr().String(), HTTP: s.HTTPAddr().String()})
-	return errors.Join(err, g.Wait(), s.Close())
+	g.Go(func() error { // with the others, which end when it fails
+		return writeReport(report, addresses{RESP: s.RESPAddr().String(), HTTP: s.HTTPAddr().String()})
+	})
+	return errors.Join(g.Wait(), s.Close())
 }
 
 // childRun is `tidegate run` or `serve` that tells its addresses.

@@ -109,7 +109,7 @@ type costMeasure struct {
 }
 
 func (m *costMeasure) without(ctx context.Context) (float64, error) {
-	h, err := m.measure(ctx)
+	h, err := m.measure(ctx, func(bool) error { return nil })
 	m.cpuWithout, m.appliedWithout = append(m.cpuWithout, h.primaryCPU), append(m.appliedWithout, h.applied)
 	return h.perSecond, err
 }
@@ -124,22 +124,24 @@ func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
 		defer cancel()
 		err = errors.Join(err, m.daemon.Stop(stop))
 	}()
-	before, err := confirmations(ctx, at)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	h, err := m.measure(ctx)
+	var before, after map[string]float64
+	var began time.Time
+	var took float64
+	h, err := m.measure(ctx, func(begin bool) (err error) {
+		if begin {
+			before, err = confirmations(ctx, at)
+			began = time.Now()
+			return err
+		}
+		took = time.Since(began).Seconds()
+		after, err = confirmations(ctx, at)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
 	m.cpuWith, m.appliedWith = append(m.cpuWith, h.primaryCPU), append(m.appliedWith, h.applied)
 	m.dumps, m.probes = append(m.dumps, h.dumps), append(m.probes, h.probes)
-	took := time.Since(began).Seconds()
-	after, err := confirmations(ctx, at)
-	if err != nil {
-		return 0, err
-	}
 	for name, n := range after {
 		m.confirmed[name] = append(m.confirmed[name], (n-before[name])/took)
 	}
@@ -157,19 +159,24 @@ type half struct {
 }
 
 // measure is one half of a round: the servers begin level, and the load is warm
-// when it begins to count.
-func (m *costMeasure) measure(ctx context.Context) (h half, err error) {
+// when it begins to count. edge is called where counting begins and ends.
+func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) (h half, err error) {
 	if err := inSync(ctx, m.c); err != nil {
 		return h, err
 	}
 	var before, after costEdge
-	tps, txns, err := m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
-		at := &after
+	h.perSecond, err = m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
 		if begin {
-			at = &before
+			if err := edge(begin); err != nil {
+				return err
+			}
+			before, err = readCostEdge(ctx, m.c)
+			return err
 		}
-		*at, err = readCostEdge(ctx, m.c)
-		return err
+		if after, err = readCostEdge(ctx, m.c); err != nil {
+			return err
+		}
+		return edge(begin)
 	})
 	if err != nil {
 		return h, err
@@ -178,7 +185,7 @@ func (m *costMeasure) measure(ctx context.Context) (h half, err error) {
 	for i := range m.c.Replicas() {
 		h.applied += (after.executed[1+i] - before.executed[1+i]) / max(wrote, 1) / float64(len(m.c.Replicas()))
 	}
-	h.perSecond, h.primaryCPU = tps, (after.primaryCPU-before.primaryCPU)/float64(max(txns, 1))
+	h.primaryCPU = (after.primaryCPU - before.primaryCPU) / max(wrote, 1)
 	h.dumps, h.probes = 100*(after.dumps-before.dumps)/micros, 100*(after.probes-before.probes)/micros
 	return h, nil
 }
@@ -264,8 +271,8 @@ func (l *costLoad) close() error {
 }
 
 // run writes for costWarm, then for d, which counts: the result is transactions
-// a second and their number. edge is called where counting begins and ends.
-func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin bool) error) (perSecond float64, txns int64, err error) {
+// a second. edge is called where counting begins and ends.
+func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin bool) error) (perSecond float64, err error) {
 	var done atomic.Int64
 	stop := make(chan struct{})
 	g, gctx := errgroup.WithContext(ctx)
@@ -296,15 +303,14 @@ func (l *costLoad) run(ctx context.Context, d time.Duration, edge func(begin boo
 		if err := sleep(gctx, d); err != nil {
 			return err
 		}
-		txns = done.Load() - first
-		perSecond = float64(txns) / time.Since(began).Seconds()
+		perSecond = float64(done.Load()-first) / time.Since(began).Seconds()
 		return edge(false)
 	})
 	if err := g.Wait(); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if txns == 0 {
-		return 0, 0, errors.New("the writers committed nothing")
+	if perSecond == 0 {
+		return 0, errors.New("the writers committed nothing")
 	}
-	return perSecond, txns, nil
+	return perSecond, nil
 }

@@ -99,6 +99,7 @@ func TestAnswersAreUnderstood(t *testing.T) {
 		{"resp error", askRESP{}, "-ERR bad_key\r\n", false, "bad_key"},
 		{"resp nonsense", askRESP{}, ":1\r\n", false, "answered"},
 		{"redis value", askRedis{}, "$2\r\nhi\r\n", true, ""},
+		{"redis without it", askRedis{}, "$-1\r\n", false, ""},
 		{"http yes", askHTTP{}, "HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{\"serve\":true}", true, ""},
 		{"http no", askHTTP{}, "HTTP/1.1 200 OK\r\ncontent-length: 15\r\n\r\n{\"serve\":false}", false, ""},
 		{"http error", askHTTP{}, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", false, "400"},

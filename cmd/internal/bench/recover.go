@@ -132,7 +132,9 @@ func (m *recovery) round(ctx context.Context) (err error) {
 		return fmt.Errorf("killed: %w", err)
 	}
 	m.killed = append(m.killed, took)
-
+	if err := c.Stop(ctx); err != nil { // nothing runs beside the next one
+		return err
+	}
 	fresh, err := m.router("cold")
 	if err != nil {
 		return err

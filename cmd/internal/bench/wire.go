@@ -71,6 +71,9 @@ func (b *bench) wireRow(ctx context.Context, name string, addr func(addresses) s
 	if err != nil {
 		return nil, err
 	}
+	if theirs.yes < theirs.all {
+		return nil, fmt.Errorf("redis lacks %d of %d values: the baseline is none", theirs.all-theirs.yes, theirs.all)
+	}
 	return []Figure{
 		figure(name+".p50", median(p50), "us", lower).against(median(redis50), medianRatio(p50, redis50)).must(must).aim(aim),
 		figure(name+".p99", median(ours.p99), "us", lower).against(median(theirs.p99), medianRatio(ours.p99, theirs.p99)),
@@ -167,7 +170,7 @@ func (askRESP) readYes(r *bufio.Reader) (bool, error) {
 	return yes, nil
 }
 
-// askRedis is GET; a value is a yes.
+// askRedis is GET; a value is a yes, none is a no.
 type askRedis struct{}
 
 func (askRedis) appendQuestion(dst []byte, row int) []byte {
@@ -176,11 +179,11 @@ func (askRedis) appendQuestion(dst []byte, row int) []byte {
 }
 
 func (askRedis) readYes(r *bufio.Reader) (bool, error) {
-	head, err := r.Peek(1)
+	head, err := r.Peek(2)
 	if err != nil {
 		return false, err
 	}
-	found := head[0] == '$'
+	found := head[0] == '$' && head[1] != '-'
 	return found, skipReply(r)
 }
 

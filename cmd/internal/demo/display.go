@@ -81,7 +81,7 @@ func (p *picture) lines() []line {
 		{text: fmt.Sprintf(row, "policy (the same reads)", "reads", "stale reads", "on replicas"), colour: faint},
 	}
 	for who := range policies {
-		l := line{text: fmt.Sprintf(row, who, fmt.Sprint(c.reads), share(c.stale[who]), share(c.replica[who])), colour: green}
+		l := line{text: fmt.Sprintf(row, c.name(who), fmt.Sprint(c.reads), share(c.stale[who]), share(c.replica[who])), colour: green}
 		if c.stale[who] > 0 {
 			l.colour = red
 		}
@@ -114,8 +114,8 @@ func (p *picture) heading() string {
 // summary is the picture in one line.
 func (p *picture) summary() string {
 	c := p.counts
-	out := fmt.Sprintf("%4.0f s: %d reads; stale: any replica %d, sticky 5 s %d, tidegate %d; on replicas: sticky 5 s %.1f %%, tidegate %.1f %%, possible %.1f %%; staleness:",
-		p.ran.Seconds(), c.reads, c.stale[anyReplica], c.stale[sticky], c.stale[tidegate],
+	out := fmt.Sprintf("%4.0f s: %d reads; stale: any replica %d, sticky 5 s %d, %s %d; on replicas: sticky 5 s %.1f %%, tidegate %.1f %%, possible %.1f %%; staleness:",
+		p.ran.Seconds(), c.reads, c.stale[anyReplica], c.stale[sticky], c.name(tidegate), c.stale[tidegate],
 		100*c.share(c.replica[sticky]), 100*c.share(c.replica[tidegate]), 100*c.share(c.oracle))
 	for _, s := range p.servers[1:] {
 		out += " " + s.name + " " + s.stale()

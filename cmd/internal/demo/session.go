@@ -166,7 +166,7 @@ func (u *user) write(ctx context.Context) (id int64, err error) {
 // shows less than the newest version that was acknowledged before it began.
 func (u *user) read(ctx context.Context, id int64) error {
 	want := u.d.ledger.newest(id)
-	ans, waited, err := u.route(ctx, id, want)
+	ans, err := u.route(ctx, id, want)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (u *user) read(ctx context.Context, id int64) error {
 	for p, i := range r.target {
 		r.stale[p] = i != nobody && shown[i] < want.number
 	}
-	u.d.tally.add(r, waited, func() string { return u.evidence(id, want, shown, &ans) })
+	u.d.tally.add(r, func() string { return u.evidence(id, want, shown, &ans) })
 	return nil
 }
 
@@ -210,10 +210,10 @@ func (u *user) read(ctx context.Context, id int64) error {
 // lately, and what it was told of: whoever opens a post came by a link that
 // carries the GTID of the version it was made for. Tidegate's "ask again"
 // is obeyed, for a bounded time.
-func (u *user) route(ctx context.Context, id int64, want version) (ans router.Answer, waited bool, err error) {
+func (u *user) route(ctx context.Context, id int64, want version) (ans router.Answer, err error) {
 	k, err := key.Parse(postKey(id))
 	if err != nil {
-		return ans, false, err
+		return ans, err
 	}
 	floor := u.floor
 	if want.known {
@@ -223,14 +223,13 @@ func (u *user) route(ctx context.Context, id int64, want version) (ans router.An
 	deadline := time.Now().Add(giveUp)
 	for {
 		if err := u.d.program.Router.Route(ctx, &req, &ans); err != nil {
-			return ans, waited, fmt.Errorf("ask for %s: %w", postKey(id), err)
+			return ans, fmt.Errorf("ask for %s: %w", postKey(id), err)
 		}
 		if ans.Yes || time.Now().After(deadline) {
-			return ans, waited, nil
+			return ans, nil
 		}
-		waited = true
 		if !wait(ctx, max(ans.RetryAfter, 5*time.Millisecond)) {
-			return ans, waited, errors.Join(errEnded, ctx.Err())
+			return ans, errors.Join(errEnded, ctx.Err())
 		}
 	}
 }

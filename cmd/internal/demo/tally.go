@@ -70,8 +70,7 @@ type tally struct {
 	stale    [policies]int64
 	replica  [policies]int64
 	oracle   int64
-	waited   int64 // reads for which Tidegate asked to wait before it named a server
-	refused  int64 // of these: that it named none for
+	refused  int64 // reads that Tidegate named no server for
 	evidence []string
 }
 
@@ -79,7 +78,7 @@ type tally struct {
 const maxEvidence = 5
 
 // add counts a read. The primary has place 0.
-func (t *tally) add(r read, waited bool, evidence func() string) {
+func (t *tally) add(r read, evidence func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reads++
@@ -94,9 +93,6 @@ func (t *tally) add(r read, waited bool, evidence func() string) {
 	if r.oracle {
 		t.oracle++
 	}
-	if waited {
-		t.waited++
-	}
 	if r.target[tidegate] == nobody {
 		t.refused++
 	}
@@ -107,16 +103,16 @@ func (t *tally) add(r read, waited bool, evidence func() string) {
 
 // counts is a copy of the numbers.
 type counts struct {
-	reads           int64
-	stale, replica  [policies]int64
-	oracle          int64
-	waited, refused int64
+	reads          int64
+	stale, replica [policies]int64
+	oracle         int64
+	refused        int64
 }
 
 func (t *tally) counts() counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return counts{t.reads, t.stale, t.replica, t.oracle, t.waited, t.refused}
+	return counts{t.reads, t.stale, t.replica, t.oracle, t.refused}
 }
 
 func (c counts) share(n int64) float64 {
@@ -124,6 +120,14 @@ func (c counts) share(n int64) float64 {
 		return 0
 	}
 	return float64(n) / float64(c.reads)
+}
+
+// name is the policy's, with what it left open: that is neither stale nor read.
+func (c counts) name(p policy) string {
+	if p == tidegate && c.refused > 0 {
+		return fmt.Sprintf("%s (%d unanswered)", p, c.refused)
+	}
+	return p.String()
 }
 
 func (c counts) policy(p policy) PolicyResult {

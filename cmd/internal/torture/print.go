@@ -44,7 +44,7 @@ func PrintTable(w io.Writer, rep *checker.Report) error {
 }
 
 // PrintFailure says why a run is no proof: the first violations, faults that
-// struck nothing.
+// struck nothing or went wrong.
 func PrintFailure(w io.Writer, rep *checker.Report) {
 	for _, v := range rep.Details {
 		fmt.Fprintf(w, "violation %s at %.3f s: %s (answer: %s)\n", v.Class, float64(v.Read.End)/1e9, v.Text, cmp.Or(v.Read.Reason, "no reason"))
@@ -54,6 +54,11 @@ func PrintFailure(w io.Writer, rep *checker.Report) {
 	}
 	for _, name := range rep.Idle() {
 		fmt.Fprintf(w, "fault %s struck no read: the run proves nothing about it\n", name)
+	}
+	for _, f := range rep.Faults {
+		for _, text := range f.Errors {
+			fmt.Fprintf(w, "fault %s went wrong: %s\n", f.Name, text)
+		}
 	}
 	if rep.Reads == 0 {
 		fmt.Fprintln(w, "nothing was read")
