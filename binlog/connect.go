@@ -73,6 +73,10 @@ func (t *Tailer) connect(ctx context.Context, h Handler) (*Session, error) {
 				return nil, err
 			}
 		}
+		if err := t.sameRun(ctx); err != nil {
+			_ = s.Close()
+			return nil, err
+		}
 		return s, nil
 	}
 	t.counts.Failures++
@@ -100,6 +104,23 @@ func (t *Tailer) connect(ctx context.Context, h Handler) (*Session, error) {
 		return nil, t.noPrivilege(words)
 	}
 	return nil, retry(err)
+}
+
+// sameRun tells a connection to another run from a new one to the run that is
+// read. The connection stands when the owner is asked: a run that goes on after
+// that is the one it leads to.
+func (t *Tailer) sameRun(ctx context.Context) error {
+	if t.o.SameRun == nil {
+		return nil
+	}
+	same, err := t.o.SameRun(ctx)
+	switch {
+	case err != nil:
+		return retry(err)
+	case !same:
+		return &OtherRunError{Server: t.o.Server.Name}
+	}
+	return nil
 }
 
 func (t *Tailer) noPrivilege(words string) error {

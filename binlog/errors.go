@@ -67,6 +67,16 @@ func (e *DivergedError) Error() string {
 
 func (*DivergedError) class() Class { return Reseed }
 
+// OtherRunError: the server has been restarted or replaced since it was decided
+// from where on it is read ([TailerOptions].SameRun).
+type OtherRunError struct{ Server string }
+
+func (e *OtherRunError) Error() string {
+	return fmt.Sprintf("server %s is in another run than the one that was read", e.Server)
+}
+
+func (*OtherRunError) class() Class { return Reseed }
+
 // AnonymousError: the binlog holds a transaction without a GTID, behind which
 // the server does not let a reader by GTID. The handler has got its hole before
 // (rules §6.2).

@@ -88,9 +88,10 @@ const maxRunEnds = 64
 
 // addRunEnd adds the end of a run. One that ended in the same file as the run
 // before says nothing new: a tailer that is killed again and again while mysqld
-// goes on fills no list.
+// goes on fills no list. The first end in a data set does: behind it the binlog is
+// known to go on from where it stood.
 func addRunEnd(ends []event.RunEnd, e event.RunEnd) []event.RunEnd {
-	if n := len(ends); n > 0 && ends[n-1].File == e.File {
+	if n := len(ends); n > 0 && ends[n-1].Epoch != 0 && ends[n-1].File == e.File {
 		return ends
 	}
 	// States that were published share the old slice.
@@ -103,9 +104,9 @@ func addRunEnd(ends []event.RunEnd, e event.RunEnd) []event.RunEnd {
 // not when the one before the present was, since runs in between may never
 // have been announced. Another process's numbers of the same runs are as good:
 // epochs grow with time, and an older file only means more to compare. Epoch 0
-// says that the announced run was of another data set, so that this is the oldest
-// file there was. ok is false when no such file is known: then nothing can be
-// proven.
+// says that the announced run was of another data set, or never seen: then no file
+// of this one is known to go on from it. ok is false when no such file is known:
+// then nothing can be proven.
 func (m *Monitor) RestartFile(announced event.Epoch) (end event.RunEnd, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,9 +123,9 @@ func (m *Monitor) RestartFile(announced event.Epoch) (end event.RunEnd, ok bool)
 var errReadEnough = errors.New("enough")
 
 // ReadIdentities reads the binlog from a set on until everything of until has
-// been seen, and yields the identity of each transaction. It runs a tail of its
+// been seen, and yields each transaction, as Hints has it. It runs a tail of its
 // own (MonitorOptions.Tail). An error of yield ends it and is returned.
-func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yield func(event.Identity, event.Flags) error) error {
+func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yield func(*event.Transaction) error) error {
 	if m.o.Tail == nil {
 		return fmt.Errorf("read identities of %s: no Tail", &m.o.Server)
 	}
@@ -147,13 +148,13 @@ func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yiel
 // identityReader is the Handler of ReadIdentities; one goroutine calls it.
 type identityReader struct {
 	rest  gtid.Set
-	yield func(event.Identity, event.Flags) error
+	yield func(*event.Transaction) error
 	done  bool
 	err   error
 }
 
 func (r *identityReader) Transaction(_ context.Context, t *event.Transaction, _ Position) error {
-	if r.err = r.yield(t.Identity(), t.Flags); r.err != nil {
+	if r.err = r.yield(t); r.err != nil {
 		return r.err
 	}
 	return r.less(gtid.Of(t.GTID))

@@ -570,6 +570,11 @@ func TestMonitorRestartFile(t *testing.T) {
 		}
 		r.want("after run 4, of which nothing is known,", file(4), "binlog.000001")
 		r.want("after run 5", file(5), "binlog.000001")
+		// Though it began in that file: what the announced run had before is no
+		// other data set's.
+		if end, _ := r.m.RestartFile(5); end.Epoch != 5 {
+			t.Errorf("after run 5 the comparison begins at %+v", end)
+		}
 		r.want("after run 6", file(6), "binlog.000002")
 		r.want("after run 7", file(7), "binlog.000003")
 		r.end()

@@ -403,3 +403,28 @@ func TestCheckStart(t *testing.T) {
 		}
 	}
 }
+
+// TestAnotherRunIsNotRead: rules §11.2: what another run of the server has in its
+// binlog is not handed over as if the run went on. An owner who can't tell is asked
+// again, on a connection that stands by then.
+func TestAnotherRunIsNotRead(t *testing.T) {
+	s := newScriptServer(t, cutScript)
+	s.cut = []int{len(s.head) + len(s.txns[0].events)} // behind the first transaction
+	answers := []error{nil, errors.New("not connected"), nil}
+	asked := 0
+	h, _, err := play(t, s, func(_ *Tailer, o *TailerOptions) {
+		o.SameRun = func(context.Context) (bool, error) {
+			if asked++; s.sessions != asked {
+				t.Errorf("asked for the %d. time with %d connections made", asked, s.sessions)
+			}
+			return asked == 1, answers[asked-1]
+		}
+	})
+	var other *OtherRunError
+	if !errors.As(err, &other) || ClassOf(err) != Reseed {
+		t.Errorf("the tail ended with %v", err)
+	}
+	if want := gtid.Of(s.txns[0].id); !h.seen.Equal(want) || asked != len(answers) {
+		t.Errorf("handed over %s, want %s; asked %d times", h.seen.OneLine(), want.OneLine(), asked)
+	}
+}

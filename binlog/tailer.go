@@ -54,6 +54,11 @@ type TailerOptions struct {
 	// the handler gets a hole for what is missing, and the tail goes on behind
 	// it. Nil, or false: Run returns the error.
 	OnPurged func(ctx context.Context, e *PurgedError) bool
+	// SameRun is asked once a connection is there, before anything is read from
+	// it: whether the server is, now, in the run that is to be read. False ends Run
+	// with an [OtherRunError]; after an error the tailer connects again. Nil: any
+	// run will do.
+	SameRun func(ctx context.Context) (bool, error)
 	// Dial opens sessions; nil: the server.
 	Dial func(ctx context.Context, from gtid.Set) (*Session, error)
 	Log  *slog.Logger // nil: discards

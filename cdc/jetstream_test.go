@@ -34,7 +34,7 @@ func TestStreamIsItsOwnCheckpoint(t *testing.T) {
 	if w.tail.Empty || !w.tail.Delivered.Equal(upTo(50)) || !w.from.Equal(upTo(50)) {
 		t.Errorf("tail %v, dump from %v, want %v both", w.tail.Delivered, w.from, upTo(50))
 	}
-	if got := len(w.tail.Identities); got != 47 {
+	if got := len(w.tail.Commits); got != 47 {
 		t.Errorf("%d identities in the tail, want 47", got)
 	}
 	w.numbered(t, 45, 60) // the dump repeats some

@@ -120,7 +120,7 @@ func (l *ledger) addChunk(c *event.Chunk) {
 func (l *ledger) transaction(t *event.Transaction) {
 	l.chunk = gtid.GTID{}
 	l.delivered.Add(t.GTID)
-	l.identities.push(t.Identity())
+	l.identities.push(t.Identity(), t.ImmediateCommit)
 	// Given again, or read after all: neither lost nor a hole any more.
 	if !l.lost.IsEmpty() {
 		l.lost = l.lost.Subtract(gtid.Of(t.GTID))
@@ -170,7 +170,7 @@ func (l *ledger) hole(h *event.Hole) {
 	l.empty.Remove(h.GTIDs)
 	l.lost = l.lost.Subtract(h.GTIDs)
 	for i := range h.Headers {
-		l.identities.push(h.Headers[i].Identity)
+		l.identities.push(h.Headers[i].Identity, 0)
 		l.lostIDs = without(l.lostIDs, h.Headers[i].Identity)
 		if h.Headers[i].Empty {
 			l.empty.Add(h.Headers[i].GTID)

@@ -26,9 +26,11 @@ type PrimaryFacts struct {
 	// (sync_binlog or innodb_flush_log_at_trx_commit other than 1).
 	Relaxed bool
 	// Restart is what the binlog proves of restarts of mysqld since the run that
-	// the stream has announced. It is needed when that was a run of the same
-	// server with another epoch; nil then starts a new history.
+	// the stream has announced. It, or Whole, is needed when that was a run of the
+	// same server with another epoch; without, a new history starts.
 	Restart *RestartEvidence
+	// Whole takes its place where the binlog may part from the stream anywhere.
+	Whole *WholeBinlog
 	// Seen are identities that the caller knows from this server's binlog and
 	// wants compared besides (a replica that became primary).
 	Seen []event.Identity
@@ -47,8 +49,28 @@ type RestartEvidence struct {
 	Purged bool
 	// Before is what the binlog has ahead of the first file read (its
 	// PREVIOUS_GTIDS); Identities are all transactions of the files.
-	Before     gtid.Set
-	Identities []event.Identity
+	Before  gtid.Set
+	Commits []Commit
+}
+
+// WholeBinlog is all that is left of the primary's binlog, where nothing says
+// from where on it may differ from the one that the stream was read from: the
+// announced primary has another data set, or it brought another transaction
+// under a delivered GTID.
+type WholeBinlog struct {
+	// Before is gtid_purged: what no file tells of.
+	Before gtid.Set
+	// Commits are the transactions in the binlog's order, from its beginning;
+	// not to its end where there was no time for all.
+	Commits []Commit
+}
+
+// Commit is a transaction as one server's binlog has it. Two that are equal are
+// one commit of one binlog, or of copies of it: a transaction that is given its
+// GTID again, or is applied on another server, has another At.
+type Commit struct {
+	event.Identity
+	At int64 // when that server committed it; 0: not known
 }
 
 // Tail is what the stream said when the writer was opened. It is immutable.
@@ -68,8 +90,8 @@ type Tail struct {
 	OtherFold bool
 	// PrevE is owned ∪ executed of the announced primary as STATE has it.
 	PrevE gtid.Set
-	// Identities of the newest transactions, oldest first.
-	Identities []event.Identity
+	// Commits are the newest transactions, oldest first.
+	Commits []Commit
 }
 
 // verdict is what a writer announces, and from where it goes on.
@@ -131,9 +153,9 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 
 	lost := t.Lost.Union(newly).Subtract(f.Executed)
 	ids := append([]event.Identity(nil), t.LostIDs...)
-	for _, id := range t.Identities {
-		if newly.Contains(id.GTID) && !maybe.Contains(id.GTID) {
-			ids = append(ids, id)
+	for _, c := range t.Commits {
+		if newly.Contains(c.GTID) && !maybe.Contains(c.GTID) {
+			ids = append(ids, c.Identity)
 		}
 	}
 	if v.newHistory {
@@ -165,6 +187,9 @@ func (v *verdict) begin(why string) {
 // GTIDs whose transaction in the stream is no more, those whose transaction may
 // be another one for all that is known, and why the history ends, if it does.
 func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, reason string) {
+	if f.Whole != nil {
+		return compareWhole(t, f, restarted)
+	}
 	binlog := make(map[gtid.GTID]int64, len(f.Seen))
 	for _, id := range f.Seen {
 		binlog[id.GTID] = id.OriginalCommit
@@ -173,36 +198,94 @@ func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, re
 	proven := restarted && r != nil && !r.Clean && !r.Purged
 	if proven {
 		var read gtid.Builder
-		for _, id := range r.Identities {
-			binlog[id.GTID] = id.OriginalCommit
-			read.Add(id.GTID)
+		for _, c := range r.Commits {
+			binlog[c.GTID] = c.OriginalCommit
+			read.Add(c.GTID)
 		}
 		// What was delivered from that server's binlog and is in none of its
 		// files is lost, identity known or not. Holes were never read there.
 		gone = t.Delivered.Subtract(t.Holes).Subtract(r.Before).Subtract(read.Set())
 	}
 	var differs gtid.Builder
-	for _, id := range t.Identities {
-		if commit, ok := binlog[id.GTID]; ok && commit != id.OriginalCommit {
-			differs.Add(id.GTID)
+	for _, c := range t.Commits {
+		if commit, ok := binlog[c.GTID]; ok && commit != c.OriginalCommit {
+			differs.Add(c.GTID)
 		}
 	}
 	reused := gone.Intersect(f.Executed.Union(f.Owned)).Union(differs.Set())
 	maybe = f.Doubted.Intersect(t.Delivered)
-	switch {
-	case restarted && (r == nil || r.Purged && !r.Clean):
+	reason = givenAgain(maybe, reused)
+	if restarted && (r == nil || r.Purged && !r.Clean) {
 		reason = "the primary restarted, and its binlog can not prove that it lost nothing"
 		if f.Relaxed {
 			// Nobody knows which ones it lost and gave again: any of them.
 			maybe = t.Delivered.Subtract(t.Holes).Intersect(f.Executed.Union(f.Owned))
 		}
-	case !maybe.IsEmpty():
-		reason = "GTIDs may have been given again: " + maybe.Limit(4).OneLine()
-	case !reused.IsEmpty():
-		reason = "GTIDs were given again: " + reused.Limit(4).OneLine()
 	}
 	gone = gone.Union(differs.Set())
 	return gone, maybe.Subtract(gone), reason
+}
+
+// givenAgain is why a history ends, if it does.
+func givenAgain(maybe, reused gtid.Set) string {
+	switch {
+	case !maybe.IsEmpty():
+		return "GTIDs may have been given again: " + maybe.Limit(4).OneLine()
+	case !reused.IsEmpty():
+		return "GTIDs were given again: " + reused.Limit(4).OneLine()
+	}
+	return ""
+}
+
+// compareWhole is compare where the binlog may part from the stream anywhere. A
+// commit of the stream that is in it proves it to be the same one up to there, as
+// long as nothing before differs: a binlog only grows at its end, and its files
+// are purged from the beginning. Of what comes behind, and of all where there is
+// no such commit, a GTID is in doubt unless its transaction was read and is the
+// stream's: what was given again and purged since left nothing that could differ.
+func compareWhole(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, reason string) {
+	stream := make(map[gtid.GTID]Commit, len(t.Commits))
+	for _, c := range t.Commits {
+		stream[c.GTID] = c
+	}
+	var read, same, differs gtid.Builder
+	common, parted := 0, false
+	for i, c := range f.Whole.Commits {
+		read.Add(c.GTID)
+		s, named := stream[c.GTID]
+		switch {
+		case !named:
+		case s.Identity != c.Identity:
+			parted = true
+			differs.Add(c.GTID)
+		default:
+			same.Add(c.GTID)
+			if s == c && c.At != 0 && !parted {
+				common = i + 1
+			}
+		}
+	}
+	for _, id := range f.Seen {
+		if s, named := stream[id.GTID]; named && s.Identity != id {
+			differs.Add(id.GTID)
+		}
+	}
+	if common > 0 {
+		same.AddSet(f.Whole.Before)
+		for _, c := range f.Whole.Commits[:common] {
+			same.Add(c.GTID)
+		}
+	}
+	has := f.Executed
+	if restarted {
+		// The announced run's binlog may be ahead of what it has executed; what
+		// another run is committing is given again.
+		has = has.Union(f.Owned)
+		gone = t.Delivered.Subtract(t.Holes).Subtract(f.Executed).Subtract(read.Set())
+	}
+	gone = gone.Union(differs.Set())
+	maybe = t.Delivered.Intersect(has).Subtract(same.Set()).Subtract(gone)
+	return gone, maybe, givenAgain(maybe, gone.Intersect(has).Union(differs.Set()))
 }
 
 // groups names the columns whose values are recorded from here on, and for each

@@ -41,6 +41,23 @@ func set(t *testing.T, text string) gtid.Set {
 	return out
 }
 
+// commits are the transactions of a set as its server has them: committed there at
+// once. Elsewhere it is another commit of the same transaction.
+func commits(s gtid.Set, shift int64) []Commit {
+	var out []Commit
+	for _, id := range ids(s, shift) {
+		out = append(out, Commit{Identity: id, At: id.OriginalCommit})
+	}
+	return out
+}
+
+func elsewhere(list []Commit) []Commit {
+	for i := range list {
+		list[i].At += 1000
+	}
+	return list
+}
+
 // ids are the identities of a set: commit time = number + shift.
 func ids(s gtid.Set, shift int64) []event.Identity {
 	var out []event.Identity
@@ -56,7 +73,7 @@ func TestPlan(t *testing.T) {
 	s := func(text string) gtid.Set { return set(t, text) }
 	announced := event.Announcement{Server: "a", ServerUUID: planA, Epoch: 1, History: 1}
 	tail := func(delivered string) *Tail {
-		return &Tail{Delivered: s(delivered), History: 1, Announced: announced, Identities: ids(s(delivered), 0)}
+		return &Tail{Delivered: s(delivered), History: 1, Announced: announced, Commits: commits(s(delivered), 0)}
 	}
 	primary := func(u gtid.UUID, epoch event.Epoch, executed string) *PrimaryFacts {
 		return &PrimaryFacts{Server: "x", UUID: u, Epoch: epoch, Executed: s(executed)}
@@ -118,47 +135,47 @@ func TestPlan(t *testing.T) {
 		{
 			name: "unclean restart that lost nothing", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
 			with: func(_ *Tail, f *PrimaryFacts) {
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-9"), 0)}
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-9"), 0)}
 			},
 		},
 		{
 			name: "unclean restart that lost some", tail: tail("a1-9"), facts: primary(planA, 2, "a1-7"), lost: "a8-9", newly: "a8-9", ids: "a8-9", from: "a1-7",
 			with: func(_ *Tail, f *PrimaryFacts) {
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-7"), 0)}
 			},
 		},
 		{
 			name: "lost and given again: read again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-7", empty: "a2",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.KnownEmpty = s("a2 a8 a12")
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-7"), 0)}
 			},
 		},
 		{
 			name: "being given again at this moment", tail: tail("a1-9"), facts: primary(planA, 2, "a1-7"), newHistory: true, lost: "a8-9", newly: "a8-9", ids: "a8-9", from: "a1-7",
 			with: func(_ *Tail, f *PrimaryFacts) {
 				f.Owned = s("a8-9")
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-7"), 0)}
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-7"), 0)}
 			},
 		},
 		{
 			name: "another identity in the files", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", ids: "a9", from: "a1-8",
 			with: func(_ *Tail, f *PrimaryFacts) {
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: append(ids(s("a4-8"), 0), ids(s("a9"), 100)...)}
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: append(commits(s("a4-8"), 0), commits(s("a9"), 100)...)}
 			},
 		},
 		{
 			name: "identities older than the window", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", from: "a1-8",
 			with: func(t *Tail, f *PrimaryFacts) {
-				t.Identities = nil
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a4-8"), 0)}
+				t.Commits = nil
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-8"), 0)}
 			},
 		},
 		{
 			name: "holes are not looked for in the files", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.Holes = s("a4")
-				f.Restart = &RestartEvidence{Before: s("a1-3"), Identities: ids(s("a5-9"), 0)}
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a5-9"), 0)}
 			},
 		},
 		{
@@ -170,7 +187,7 @@ func TestPlan(t *testing.T) {
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.KnownEmpty = s("a8")
 				f.Purged = s("a1-8")
-				f.Restart = &RestartEvidence{Before: s("a1-7"), Identities: ids(s("a9"), 100)}
+				f.Restart = &RestartEvidence{Before: s("a1-7"), Commits: commits(s("a9"), 100)}
 			},
 		},
 		{
@@ -183,6 +200,105 @@ func TestPlan(t *testing.T) {
 		{
 			name: "no evidence, and no crash can have lost anything", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, from: "a1-12", empty: "a3",
 			with: func(t *Tail, f *PrimaryFacts) { t.KnownEmpty = s("a3") },
+		},
+		{
+			name: "another data set, nothing differs", tail: tail("a1-9"), facts: primary(planA, 2, "a1-10"), from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Purged, f.Whole = s("a1-3"), &WholeBinlog{Before: s("a1-3"), Commits: commits(s("a4-10"), 0)}
+			},
+		},
+		{
+			name: "another data set, given again and read", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-7", empty: "a2",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.KnownEmpty = s("a2 a8")
+				f.Whole = &WholeBinlog{Before: s("a1-3"), Commits: append(commits(s("a4-7"), 0), commits(s("a8-9"), 100)...)}
+			},
+		},
+		{
+			name: "another data set, given again and purged: all that was purged is in doubt", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"),
+			newHistory: true, newly: "a1-9", from: "a1-12",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Holes, t.KnownEmpty = s("a2"), s("a3")
+				f.Purged, f.Whole = s("a1-11"), &WholeBinlog{Before: s("a1-11"), Commits: commits(s("a12"), 100)}
+			},
+		},
+		{
+			name: "another data set, given again and purged: what is left is read again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"),
+			newHistory: true, newly: "a1-9", ids: "a9", from: "a1-8",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Purged, f.Whole = s("a1-8"), &WholeBinlog{Before: s("a1-8"), Commits: commits(s("a9"), 100)}
+			},
+		},
+		{
+			name: "another data set that was given the stream's transactions back", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"),
+			newHistory: true, newly: "a1-7", from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Purged, f.Whole = s("a1-7"), &WholeBinlog{Before: s("a1-7"), Commits: elsewhere(commits(s("a8-9"), 0))}
+			},
+		},
+		{
+			name: "another data set, commit times not known", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"),
+			newHistory: true, newly: "a1-7", from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				list := commits(s("a8-9"), 0)
+				for i := range list {
+					list[i].At = 0
+				}
+				for i := range t.Commits {
+					t.Commits[i].At = 0
+				}
+				f.Purged, f.Whole = s("a1-7"), &WholeBinlog{Before: s("a1-7"), Commits: list}
+			},
+		},
+		{
+			name: "another data set, the stream's commits behind one that differs prove nothing", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"),
+			newHistory: true, newly: "a1-5", ids: "a5", from: "a1-4 a6-9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Purged, f.Whole = s("a1-4"), &WholeBinlog{Before: s("a1-4"), Commits: append(commits(s("a5"), 100), commits(s("a6-9"), 0)...)}
+			},
+		},
+		{
+			name: "another data set, behind the newest common commit the stream names no more", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"),
+			newHistory: true, newly: "a6-9", from: "a1-5",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Commits = commits(s("a4-5"), 0)
+				f.Purged, f.Whole = s("a1-3"), &WholeBinlog{Before: s("a1-3"), Commits: commits(s("a4-9"), 0)}
+			},
+		},
+		{
+			name: "another data set, not read to its end", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"),
+			newHistory: true, newly: "a7-9", from: "a1-6",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Purged, f.Whole = s("a1-3"), &WholeBinlog{Before: s("a1-3"), Commits: commits(s("a4-6"), 0)}
+			},
+		},
+		{
+			name: "another data set that lacks the newest", tail: tail("a1-9"), facts: primary(planA, 2, "a1-7"), lost: "a8-9", newly: "a8-9", ids: "a8-9", from: "a1-7",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Purged, f.Whole = s("a1-3"), &WholeBinlog{Before: s("a1-3"), Commits: commits(s("a4-7"), 0)}
+			},
+		},
+		{
+			name: "another data set, being given again at this moment", tail: tail("a1-9"), facts: primary(planA, 2, "a1-7"), newHistory: true, lost: "a8-9", newly: "a8-9", ids: "a8", from: "a1-7",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Holes, f.Owned = s("a9"), s("a8-9")
+				t.Commits = commits(s("a1-8"), 0)
+				f.Purged, f.Whole = s("a1-3"), &WholeBinlog{Before: s("a1-3"), Commits: commits(s("a4-7"), 0)}
+			},
+		},
+		{
+			name: "one came as another transaction: what it follows is the announced run's", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, newly: "a8", ids: "a8", from: "a1-7 a9",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Seen = ids(s("a8"), 100)
+				f.Purged, f.Whole = s("a1-3"), &WholeBinlog{Before: s("a1-3"), Commits: append(commits(s("a4-7 a9"), 0), commits(s("a8"), 100)...)}
+			},
+		},
+		{
+			name: "one came as another transaction, and where the binlog parts is purged", tail: tail("a1-9"), facts: primary(planA, 1, "a1-7"), newHistory: true, newly: "a1-7", ids: "a7", from: "a1-7",
+			with: func(_ *Tail, f *PrimaryFacts) {
+				f.Seen = ids(s("a7"), 100)
+				f.Purged, f.Whole = s("a1-7"), &WholeBinlog{Before: s("a1-7")}
+			},
 		},
 		{
 			name: "an anonymous transaction", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",

@@ -20,6 +20,7 @@ type identitySlot struct {
 	gone   bool // lost
 	seq    int64
 	commit int64
+	at     int64 // when the server whose binlog was read committed it; 0: not known
 }
 
 // maxRingSources: with more sources than this (tags are chosen by sessions)
@@ -28,7 +29,7 @@ const maxRingSources = 1 << 16
 
 func newRing(size int) identityRing { return identityRing{slots: make([]identitySlot, 0, size)} }
 
-func (r *identityRing) push(id event.Identity) {
+func (r *identityRing) push(id event.Identity, at int64) {
 	if cap(r.slots) == 0 {
 		return
 	}
@@ -36,7 +37,7 @@ func (r *identityRing) push(id event.Identity) {
 	if len(r.sources) == 0 || r.sources[r.last] != src {
 		r.last = r.source(src)
 	}
-	s := identitySlot{source: r.last, seq: id.GTID.Seq, commit: id.OriginalCommit}
+	s := identitySlot{source: r.last, seq: id.GTID.Seq, commit: id.OriginalCommit, at: at}
 	if len(r.slots) < cap(r.slots) {
 		r.slots = append(r.slots, s)
 	} else {
@@ -87,12 +88,13 @@ func (r *identityRing) forget(set gtid.Set) {
 }
 
 // all returns what is remembered, oldest first.
-func (r *identityRing) all() []event.Identity {
-	out := make([]event.Identity, 0, len(r.slots))
+func (r *identityRing) all() []Commit {
+	out := make([]Commit, 0, len(r.slots))
 	for k := range uint64(len(r.slots)) {
 		s := &r.slots[(r.n-uint64(len(r.slots))+k)%uint64(cap(r.slots))]
 		if src := r.sources[s.source]; !s.gone {
-			out = append(out, event.Identity{GTID: gtid.GTID{UUID: src.UUID, Tag: src.Tag, Seq: s.seq}, OriginalCommit: s.commit})
+			id := event.Identity{GTID: gtid.GTID{UUID: src.UUID, Tag: src.Tag, Seq: s.seq}, OriginalCommit: s.commit}
+			out = append(out, Commit{Identity: id, At: s.at})
 		}
 	}
 	return out

@@ -267,7 +267,7 @@ func TestReuseBeginsAHistory(t *testing.T) {
 	w.end(t)
 	f := facts(upTo(10))
 	f.Epoch = 2
-	f.Restart = &cdc.RestartEvidence{Before: upTo(5), Identities: []event.Identity{tx(6).Identity(), tx(7).Identity()}}
+	f.Restart = &cdc.RestartEvidence{Before: upTo(5), Commits: []cdc.Commit{{Identity: tx(6).Identity()}, {Identity: tx(7).Identity()}}}
 	ids := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "b"})
 	ids.Observe(replica(1, upTo(10), upTo(10), gtid.Set{}))
 	start(t, ids.Run)

@@ -20,18 +20,21 @@ import (
 func TestReuse(t *testing.T) {
 	w := newWorld(t)
 	a, old, right := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
+	p := w.start(everything, settings{})
+	p.ready()
+	w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = -1 WHERE id = 6"))
+	w.allYes(p, old, right)
 	disk := w.syncedDisk(a)
 	for range 4 { // the copy has fewer binlog files than the primary that is lost
 		w.must(a.Exec(w.ctx, "FLUSH BINARY LOGS"))
 	}
 
-	p := w.start(everything, settings{})
-	p.ready()
 	w.allYes(p, old, right)
 	w.must(right.StopIOThread(w.ctx))
 	for id := 1; id <= 5; id++ {
 		w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = ? WHERE id = ?", id, id))
 	}
+	common := w.executed(right)
 	lost := w.executed(a).Subtract(w.executed(right))
 	text, err := a.GTIDExecuted(w.ctx)
 	w.must(err)
@@ -69,6 +72,11 @@ func TestReuse(t *testing.T) {
 		p = w.start(everything, settings{})
 		p.ready()
 		w.yesWithout(p, old, right, a)
+		// The copy has a commit that the stream names: what is before it is not in
+		// doubt, and stays the base of who has it.
+		if st := p.state(right); !st.Base.Overlaps(common) {
+			t.Errorf("base %s has nothing of %s, which no crash has touched", st.Base.OneLine(), common.OneLine())
+		}
 		w.refused(askRouter(p.Router), old.Name(), "app.posts/6", "excluded", "another transaction")
 		p.end()
 	}
@@ -82,6 +90,30 @@ func TestReuse(t *testing.T) {
 	w.refused(askRouter(p.Router), old.Name(), "app.posts/6", "excluded", "given again")
 	w.must(daemon.Accept(w.ctx, p.Conn, serve.Acceptance{Server: old.Name(), Copy: true, Author: "test", Reason: "copied from the primary"}))
 	w.allYes(p, old, right)
+	p.end()
+
+	// The same again, and the primary purges what it gave again before anybody
+	// has compared it: what is left of its binlog differs nowhere.
+	w.must(old.StopIOThread(w.ctx))
+	w.must(right.StopIOThread(w.ctx))
+	before := w.executed(a)
+	w.crashTo(a, disk)
+	for v := 301; !w.executed(a).ContainsSet(before); v++ {
+		w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = ? WHERE id = 1", v))
+	}
+	w.must(a.PurgeBinlogs(w.ctx))
+	w.must(right.StartIOThread(w.ctx))
+	w.must(old.StartIOThread(w.ctx))
+	w.must(w.c.WaitInSync(w.ctx))
+	if all := w.executed(a); !all.Equal(before) || !all.Equal(w.executed(old)) || !all.Equal(w.executed(right)) {
+		t.Fatalf("executed sets differ: %s, %s, %s", all.OneLine(), w.executed(old).OneLine(), w.executed(right).OneLine())
+	}
+	p = w.start(everything, settings{})
+	p.ready()
+	for _, s := range []*testenv.Server{old, right} {
+		w.yesWithout(p, s, a)
+		w.refused(askRouter(p.Router), s.Name(), "app.posts/1", "excluded", "given again")
+	}
 }
 
 // allYes waits until each of the servers has a yes for rows that were lost and for

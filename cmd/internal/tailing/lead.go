@@ -193,7 +193,14 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 		return err
 	}
 	l.seen = nil
-	tailer, err := binlog.NewTailer(l.t.tailerOptions(s.cfg, binlog.Keys, from))
+	o := l.t.tailerOptions(s.cfg, binlog.Keys, from)
+	// What another run has in its binlog is compared before it is announced, never
+	// written as if it went on (rules §11.2).
+	o.SameRun = func(ctx context.Context) (bool, error) {
+		st, err := monitor.Fresh(ctx)
+		return err == nil && st.Epoch == facts.Epoch, err
+	}
+	tailer, err := binlog.NewTailer(o)
 	if err != nil {
 		return err
 	}
@@ -222,10 +229,15 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		Server: f.Server, UUID: f.ServerUUID, Epoch: f.Epoch, Owned: f.Owned, Executed: f.Executed, Purged: f.Purged,
 		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0, Relaxed: f.Relaxed,
 	}
-	if tail.Announced.ServerUUID != f.ServerUUID || tail.Announced.Epoch == f.Epoch || tail.Announced.Epoch == 0 {
-		return facts, l.differing(ctx, m, &f, tail, &facts)
-	}
-	if !known {
+	restarted := tail.Announced.Epoch != 0 && tail.Announced.ServerUUID == f.ServerUUID && tail.Announced.Epoch != f.Epoch
+	switch {
+	case len(l.seen) > 0 && !tail.Empty || restarted && known && last.Epoch == 0:
+		err = l.whole(ctx, m, &f, &facts)
+		return facts, err
+	case !restarted:
+		err = l.differing(ctx, m, &f, tail, &facts)
+		return facts, err
+	case !known:
 		return facts, nil // no evidence where to begin: a new history
 	}
 	// Another run of the announced primary: what its binlog says now is compared
@@ -237,16 +249,14 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	if f.Restart.Purged {
 		return facts, nil
 	}
-	err = m.ReadIdentities(ctx, before, f.Executed, func(id event.Identity, _ event.Flags) error {
-		facts.Restart.Identities = append(facts.Restart.Identities, id)
+	err = m.ReadIdentities(ctx, before, f.Executed, func(t *event.Transaction) error {
+		facts.Restart.Commits = append(facts.Restart.Commits, commitOf(t))
 		return nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		// Too much to compare in time: without evidence a new history begins.
 		l.log.Warn("the binlog since the announced run can not be compared in time", "server", f.Server, "bound", factsTimeout)
-		// What came with another data set may differ anywhere, whatever the
-		// durability is.
-		facts.Restart, facts.Relaxed = nil, facts.Relaxed || last.Epoch == 0
+		facts.Restart = nil
 		return facts, nil
 	}
 	if err != nil {
@@ -255,17 +265,41 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	return facts, nil
 }
 
-// differing adds to what came as another transaction what of the primary's binlog
-// has to be compared besides: everything that is left of it when one came, since
-// seldom just one GTID is given again; of another server than the announced, what
-// its own tailer has not compared, as a replica whose source was given GTIDs again
-// while nobody watched (rules §11.2).
+// commitOf keeps of a transaction what it is recognized by.
+func commitOf(t *event.Transaction) cdc.Commit {
+	return cdc.Commit{Identity: t.Identity(), At: t.ImmediateCommit}
+}
+
+// whole reads all that is left of the primary's binlog, as far as there is time:
+// of another data set of the announced primary, whose GTIDs may have been given
+// again anywhere; and after one came as another transaction, since seldom just one
+// is given again. What was purged has to be told of with it (rules §11.2).
+func (l *lead) whole(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, facts *cdc.PrimaryFacts) error {
+	facts.Whole = &cdc.WholeBinlog{Before: f.Purged}
+	err := m.ReadIdentities(ctx, f.Purged, f.Executed, func(t *event.Transaction) error {
+		facts.Whole.Commits = append(facts.Whole.Commits, commitOf(t))
+		return nil
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.log.Warn("the primary's binlog can not be compared with the stream in time", "server", f.Server, "bound", factsTimeout,
+			"compared", len(facts.Whole.Commits))
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("compare the whole binlog of the primary: %w", err)
+	}
+	return nil
+}
+
+// differing compares of another server than the announced what its own tailer has
+// not compared, as a replica whose source was given GTIDs again while nobody
+// watched (rules §11.2).
 func (l *lead) differing(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail, facts *cdc.PrimaryFacts) error {
-	compare := toCompare(f, tail, len(l.seen) > 0)
+	compare := toCompare(f, tail)
 	var read gtid.Builder
-	err := m.ReadIdentities(ctx, f.Executed.Subtract(compare), f.Executed, func(id event.Identity, _ event.Flags) error {
-		facts.Seen = append(facts.Seen, id)
-		read.Add(id.GTID)
+	err := m.ReadIdentities(ctx, f.Executed.Subtract(compare), f.Executed, func(t *event.Transaction) error {
+		facts.Seen = append(facts.Seen, t.Identity())
+		read.Add(t.GTID)
 		return nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -280,19 +314,16 @@ func (l *lead) differing(ctx context.Context, m *binlog.Monitor, f *binlog.Prima
 }
 
 // toCompare is what of the primary's binlog is compared besides that of a
-// restarted one; came tells that it brought another transaction than the stream's.
-func toCompare(f *binlog.PrimaryFacts, tail *cdc.Tail, came bool) gtid.Set {
-	compare := tail.Delivered.Subtract(tail.Holes).Intersect(f.Executed).Subtract(f.Purged)
-	switch {
-	case came:
-		return compare
-	case tail.Announced.Epoch == 0 || tail.Announced.ServerUUID == f.ServerUUID:
+// restarted one.
+func toCompare(f *binlog.PrimaryFacts, tail *cdc.Tail) gtid.Set {
+	if tail.Announced.Epoch == 0 || tail.Announced.ServerUUID == f.ServerUUID {
 		return gtid.Set{} // the announced run itself, or none to follow
 	}
 	var named gtid.Builder // of what the stream names no more, nothing can be said
-	for _, id := range tail.Identities {
-		named.Add(id.GTID)
+	for _, c := range tail.Commits {
+		named.Add(c.GTID)
 	}
+	compare := tail.Delivered.Subtract(tail.Holes).Intersect(f.Executed).Subtract(f.Purged)
 	return compare.Intersect(f.Unproven.Union(f.Base)).Intersect(named.Set())
 }
 
