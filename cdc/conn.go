@@ -277,7 +277,7 @@ func (c *Conn) writesConfig() jetstream.StreamConfig {
 func (c *Conn) stateConfig() jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: c.names.state, Subjects: []string{c.names.posPrefix + "*", c.names.schemaPrefix + "*.*"}, Storage: jetstream.FileStorage,
-		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxMsgsPerSubject: 1, MaxBytes: -1, // none, as NATS says it
 		Replicas: c.o.Replicas, Duplicates: time.Second, Description: "Tidegate: newest state of servers, newest definitions of tables",
 	}
 }

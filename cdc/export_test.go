@@ -128,6 +128,14 @@ func (c *Conn) WritesStream() string  { return c.names.writes }
 func (c *Conn) StateStream() string   { return c.names.state }
 func (c *Conn) WritesSubject() string { return c.names.writesSubject }
 
+// Bucket is the name of the KV bucket.
+func (c *Conn) Bucket() string { return c.names.bucket }
+
+// DeleteSecret takes the secret out of the bucket.
+func (c *Conn) DeleteSecret(ctx context.Context) error {
+	return c.kv.(kvStore).kv.Delete(ctx, keySecret)
+}
+
 // SaveStore and RestoreStore copy the stopped server's store, as an operator
 // would who puts an older copy back.
 func (c *Conn) SaveStore(to string) error { return os.CopyFS(to, os.DirFS(c.server.dir)) }

@@ -80,7 +80,7 @@ type Follower struct {
 
 	// Owned by Run.
 	at         position
-	generation event.Generation // the highest seen
+	generation event.Generation // the highest seen since the start
 	history    event.History    // 0: not known since the start
 	cold       bool
 	retried    uint64 // sequence at which the chain broke last; a second time is no transport loss
@@ -141,22 +141,28 @@ func (f *Follower) run(ctx context.Context, states <-chan decoded) error {
 	f.at, f.cold = position{seq: seq, header: header, digest: digest}, !ok
 	f.generation = header.Generation
 	var pause backoff
+	said := "" // the reason that was logged last: each is, once
 	for {
-		before := f.n.messages.Load()
+		before, cold := f.n.messages.Load(), f.cold
 		err := f.session(ctx, states)
-		if f.n.messages.Load() > before {
-			pause = backoff{}
+		// A start at a checkpoint that leads to another start is no progress.
+		if f.n.messages.Load() > before && (!cold || !errors.Is(err, errRebuild)) {
+			pause, said = backoff{}, ""
 		}
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.Is(err, errRebuild):
-			f.log.Warn("follower starts again at a checkpoint", "error", err, "seq", f.at.seq)
+			if err.Error() != said {
+				said = err.Error()
+				f.log.Warn("follower starts again at a checkpoint", "error", err, "seq", f.at.seq)
+			}
 			f.cold = true
 			f.n.rebuilds.Add(1)
 		case errors.Is(err, errSink), errors.Is(err, event.ErrNewerFormat), errors.Is(err, ErrSecret):
 			return err
-		case pause.attempts == 0 && !errors.Is(err, errWait):
+		case err.Error() != said && !errors.Is(err, errWait):
+			said = err.Error()
 			f.log.Info("follower opens WRITES again", "error", err, "seq", f.at.seq)
 		}
 		if !errors.Is(err, errWait) {
@@ -211,7 +217,10 @@ func (f *Follower) session(ctx context.Context, states <-chan decoded) error {
 		if first, err = f.findStart(ctx, info); err != nil {
 			return err
 		}
-		f.at, f.join = position{}, assembler{}
+		// What is before a newer writer's messages is of an older one, and no less
+		// true: of a stream that stepped back only that may be left, and who starts
+		// at an old checkpoint reads it first. From here on generations only rise.
+		f.at, f.join, f.generation = position{}, assembler{}, 0
 	} else if err := f.verify(ctx, info); err != nil {
 		return err
 	}

@@ -18,16 +18,33 @@ import (
 // with room reads the stream's tail and takes the rest from the binlog again.
 var ErrStoreFailed = errors.New("embedded NATS store can not be written")
 
-// guardEvery is how often the embedded store is looked at. An answer does not
-// depend on it: without acks nothing is delivered, and leases end.
-const guardEvery = time.Second
+// ErrStreamsGone: NATS answers and has no more what Open made or found there: its
+// store was lost or put back to a time before, or somebody deleted a stream. Open
+// again: that makes what is missing, and what it knew goes on in no other way
+// (secret, numbers, leases).
+var ErrStreamsGone = errors.New("NATS has no more what this process opened")
 
-// Guard returns nil when ctx ends, and an error that is [ErrStoreFailed] when
-// the embedded store can not be written any more: the process should end then.
-// With external NATS there is nothing to guard.
+const (
+	// guardEvery is how often the embedded store is looked at. An answer does not
+	// depend on it: without acks nothing is delivered, and leases end.
+	guardEvery = time.Second
+	// wholeEvery is how often it is looked whether all that Open made or found is
+	// still in NATS. What two looks in a row miss is gone; one may have come
+	// between.
+	wholeEvery = 3 * guardEvery
+)
+
+// Guard returns nil when ctx ends, and an error when the process should end, to
+// be started again: [ErrStoreFailed] when the embedded store can not be written
+// any more, [ErrStreamsGone] when streams or bucket are not there any more (who
+// only follows waits until a tailer has made them), [ErrSecret] when the bucket
+// has another secret than this connection.
 func (c *Conn) Guard(ctx context.Context) error {
 	tick := time.NewTicker(guardEvery)
 	defer tick.Stop()
+	whole := time.NewTicker(wholeEvery)
+	defer whole.Stop()
+	looks := 0 // in a row that missed something
 	for {
 		if err := c.failure(); err != nil {
 			return err
@@ -36,8 +53,55 @@ func (c *Conn) Guard(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-whole.C:
+			gone := c.gone(ctx)
+			if gone == nil {
+				looks = 0
+				continue
+			}
+			looks++
+			switch {
+			case looks < 2:
+			case !c.o.Follow || errors.Is(gone, ErrSecret):
+				return gone
+			case looks == 2:
+				c.log.Warn("waiting for a tailer to make the streams again", "error", gone)
+			}
 		}
 	}
+}
+
+// gone says what of all that Open made or found is not there any more, or is
+// another one. Nil: everything is there, or nobody can tell now.
+func (c *Conn) gone(ctx context.Context) error {
+	err := c.bounded(ctx, func(ctx context.Context) error {
+		if _, err := c.js.KeyValue(ctx, c.names.bucket); err != nil {
+			return fmt.Errorf("bucket %s: %w", c.names.bucket, err)
+		}
+		for _, name := range []string{c.names.writes, c.names.state} {
+			if _, err := c.js.Stream(ctx, name); err != nil {
+				return fmt.Errorf("stream %s: %w", name, err)
+			}
+		}
+		value, rev, err := c.kv.get(ctx, keySecret)
+		if err != nil {
+			return err
+		}
+		if rev == 0 {
+			return fmt.Errorf("digest secret: %w", errNotYet)
+		}
+		if secret, err := parseSecret(value); err != nil || secret != c.secret {
+			return fmt.Errorf("bucket %s was made anew: %w", c.names.bucket, ErrSecret)
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, ErrSecret):
+		return err
+	case isGone(err), errors.Is(err, errNotYet):
+		return fmt.Errorf("%w (its store was lost, or somebody deleted it): %w", ErrStreamsGone, err)
+	}
+	return nil
 }
 
 // failure says why the embedded store takes nothing more; nil: it does, or NATS

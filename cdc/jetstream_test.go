@@ -124,6 +124,61 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// TestSteppedBackBehindAWriter: what is left of a stream that stepped back may be
+// of older writers than a reader knows of; it starts there all the same, whether a
+// new writer comes or not.
+func TestSteppedBackBehindAWriter(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	r := newRecorder()
+	f, _ := follow(t, c, r)
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	r.wantStarted(t)
+	w.numbered(t, 1, 100)
+	r.wantNumbered(t, 1, 100)
+	w.end(t)
+	saved := filepath.Join(t.TempDir(), "saved")
+	c.StopServer()
+	if err := c.SaveStore(saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartServer(); err != nil {
+		t.Fatal(err)
+	}
+	w = write(t, c, cdc.WriterOptions{}, facts(upTo(100)))
+	w.numbered(t, 101, 150)
+	w.stored(t, 50)
+	r.wantNumbered(t, 1, 150)
+	w.end(t)
+	c.StopServer()
+	if err := c.RestoreStore(saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartServer(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		var have gtid.Set
+		var starts int
+		r.do(func() {
+			starts = len(r.starts)
+			if starts == 0 {
+				return
+			}
+			have = r.starts[starts-1].Delivered
+			for _, x := range r.txs {
+				have = have.Add(x.GTID)
+			}
+		})
+		if starts < 2 || !have.Equal(upTo(100)) {
+			return fmt.Sprintf("%d starts, %d rebuilds, the reader has %s", starts, f.Counters().Rebuilds, have)
+		}
+		return ""
+	})
+	if n := f.Counters().Rebuilds; n != 1 {
+		t.Errorf("started again %d times, want once", n)
+	}
+}
+
 // TestAckIsNotAnFsync: the store steps back to what it was; the writer notices
 // when it reconnects and starts again from the tail, the reader rebuilds, and
 // nothing is missing in the end.

@@ -54,7 +54,14 @@ func (s kvStore) get(ctx context.Context, key string) ([]byte, uint64, error) {
 }
 
 func (s kvStore) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	rev, err := s.kv.Update(ctx, key, value, revision)
+	update := s.kv.Update
+	if revision == 0 {
+		// A key that somebody deleted has a revision, that of the deletion.
+		update = func(ctx context.Context, key string, value []byte, _ uint64) (uint64, error) {
+			return s.kv.Create(ctx, key, value)
+		}
+	}
+	rev, err := update(ctx, key, value, revision)
 	if err != nil {
 		return 0, fmt.Errorf("write %s to NATS KV: %w", key, err)
 	}
@@ -122,14 +129,19 @@ func loadSecret(ctx context.Context, s store, wait bool) (key.Secret, error) {
 			rand.Read(secret[:])
 			return fmt.Appendf(nil, "%x", secret[:]), nil
 		}
-		var b []byte
-		if _, err := fmt.Sscanf(string(old), "%x", &b); err != nil || len(b) != len(secret) {
-			return nil, fmt.Errorf("digest secret in NATS KV is malformed")
-		}
-		secret = key.Secret(b)
-		return nil, nil
+		var err error
+		secret, err = parseSecret(old)
+		return nil, err
 	})
 	return secret, err
+}
+
+func parseSecret(value []byte) (key.Secret, error) {
+	var b []byte
+	if _, err := fmt.Sscanf(string(value), "%x", &b); err != nil || len(b) != len(key.Secret{}) {
+		return key.Secret{}, errors.New("digest secret in NATS KV is malformed")
+	}
+	return key.Secret(b), nil
 }
 
 // streamRecord names the incarnation of WRITES. Each writer that finds the

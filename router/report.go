@@ -56,6 +56,9 @@ func (r *Router) Ready() (ok bool, why Reason, detail string) {
 		return false, ReasonCatchingUp, detail
 	}
 	if at := snap.WatermarkAt(); at == 0 || now-at > r.markAge {
+		if snap.BlindSince() != 0 {
+			return false, ReasonBlind, "cut off from the stream"
+		}
 		return false, ReasonWatermarkOld, snap.WatermarkRefused()
 	}
 	return true, ReasonNone, ""

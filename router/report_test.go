@@ -41,6 +41,8 @@ func TestReadyNeedsIndexAndWatermark(t *testing.T) {
 		{func(w *routertest.World) { w.IsReady = false }, router.ReasonCatchingUp},
 		{func(w *routertest.World) { w.Watermark = 0 }, router.ReasonWatermarkOld},
 		{func(w *routertest.World) { w.Watermark -= 10 * seconds }, router.ReasonWatermarkOld},
+		{func(w *routertest.World) { w.Watermark -= 10 * seconds; w.Blind = w.Watermark }, router.ReasonBlind},
+		{func(w *routertest.World) { w.Blind = w.Watermark }, router.ReasonNone}, // cut off just now: the watermark is still young
 	} {
 		w := healthy(t)
 		c.change(w)
@@ -48,6 +50,9 @@ func TestReadyNeedsIndexAndWatermark(t *testing.T) {
 		ok, why, detail := newRouter(t, w).Ready()
 		if why != c.want || ok != (c.want == router.ReasonNone) {
 			t.Errorf("got %v %s, want %s", ok, why, c.want)
+		}
+		if why == router.ReasonBlind && detail != "cut off from the stream" {
+			t.Errorf("got detail %q", detail)
 		}
 		if why == router.ReasonWatermarkOld && detail != w.Refused {
 			t.Errorf("got detail %q, want %q", detail, w.Refused)

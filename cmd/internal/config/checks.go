@@ -93,6 +93,28 @@ func checkTLS(at string, t *TLS, add func(path, message string)) {
 	}
 }
 
+// checkNATS finds what the streams refuse only once they are opened.
+func (c *Config) checkNATS(add func(path, message string)) {
+	n := &c.NATS
+	if n.Replicas == 2 {
+		add("nats.replicas", "must be 1 or 3")
+	}
+	if n.URL != "" {
+		return
+	}
+	if n.Replicas > 1 {
+		add("nats.replicas", "more than 1 needs an external NATS cluster: set nats.url")
+	}
+	for _, f := range []struct {
+		path  string
+		given bool
+	}{{"nats.user", n.User != ""}, {"nats.password", n.Password.Reveal() != ""}, {"nats.creds_file", n.CredsFile != ""}, {"nats.tls", n.TLS.Enabled}} {
+		if f.given {
+			add(f.path, "is for an external NATS: set nats.url")
+		}
+	}
+}
+
 func (c *Config) checkListen(add func(path, message string)) {
 	for _, l := range []struct{ path, addr string }{{"listen.http", c.Listen.HTTP}, {"listen.resp", c.Listen.RESP}} {
 		if l.addr == "off" {
@@ -105,6 +127,9 @@ func (c *Config) checkListen(add func(path, message string)) {
 		if !IsLoopback(l.addr) && len(c.Auth.Tokens)+len(c.Auth.Clients) == 0 {
 			add(l.path, fmt.Sprintf("%q is not on loopback, so auth is needed: add auth.tokens or auth.clients", l.addr))
 		}
+	}
+	if l := c.Listen; l.HTTP == l.RESP && l.HTTP != "off" && !strings.HasSuffix(l.HTTP, ":0") {
+		add("listen.resp", fmt.Sprintf("%q is listen.http too", l.RESP))
 	}
 	if p := c.Listen.Pprof; p != "" {
 		if why := checkAddr(p); why != "" {

@@ -72,7 +72,7 @@ type NATS struct {
 	Password  Secret        `yaml:"password" doc:"NATS password"`
 	CredsFile string        `yaml:"creds_file" doc:"NATS credentials file"`
 	TLS       TLS           `yaml:"tls" doc:"TLS to NATS"`
-	Replicas  int           `yaml:"replicas" doc:"copies of each stream" default:"1" min:"1" max:"5"`
+	Replicas  int           `yaml:"replicas" doc:"copies of each stream, 1 or 3" default:"1" min:"1" max:"3"`
 	MaxAge    time.Duration `yaml:"max_age" doc:"how long WRITES keeps messages; what is older is below the horizon" default:"24h" min:"1m" max:"8760h"`
 	MaxBytes  Bytes         `yaml:"max_bytes" doc:"how large WRITES may grow" default:"2GiB" min:"16777216"`
 }
@@ -166,9 +166,7 @@ func (c *Config) crossChecks(add func(path, message string)) {
 	}
 	c.checkServers(add)
 	checkTLS("nats.tls", &c.NATS.TLS, add)
-	if c.NATS.Replicas > 1 && c.NATS.URL == "" {
-		add("nats.replicas", "more than 1 needs an external NATS cluster: set nats.url")
-	}
+	c.checkNATS(add)
 	if c.Tail.ReadTimeout <= 2*c.Tail.Heartbeat {
 		add("tail.read_timeout", fmt.Sprintf("%v must be more than two heartbeats (tail.heartbeat is %v)", c.Tail.ReadTimeout, c.Tail.Heartbeat))
 	}
