@@ -31,7 +31,7 @@ func bigTransaction(ctx context.Context, s *Striking) error {
 	defer c.drop()
 	s.On(s.World.Cluster.Primary().Name())
 	for range 3 {
-		k := Key(s.Rand.IntN(len(tables)) * rowsPerTable)
+		k := hotKey(s.Rand.IntN(len(tables)))
 		rows := []WrittenRow{{Key: k, Group: k.firstGroup()}}
 		if _, err := s.World.write(ctx, &c, faultSession, rows, "UPDATE "+sideTable+" SET n=n+1"); err != nil {
 			return err

@@ -56,7 +56,7 @@ func delayApplier(ctx context.Context, s *Striking) error {
 
 func lockRow(ctx context.Context, s *Striking) error {
 	r := s.Replica()
-	k := Key(s.Rand.IntN(hotKeys) % len(tables) * rowsPerTable)
+	k := hotKey(s.Rand.IntN(hotKeys))
 	s.On(r.Name() + " " + k.String())
 	release, err := r.HoldRow(ctx, schema+"."+k.table().name, k.whereText())
 	if err != nil {

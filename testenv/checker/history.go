@@ -195,8 +195,11 @@ func (r *recorder) add(l Line) {
 	}
 }
 
-func (r *recorder) close() error {
-	r.add(Line{End: &End{At: r.now()}})
+// close ends the history; whole tells that the run went to its end.
+func (r *recorder) close(whole bool) error {
+	if whole {
+		r.add(Line{End: &End{At: r.now()}})
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := errors.Join(r.err, r.buf.Flush(), r.f.Close())

@@ -326,7 +326,7 @@ func (j *judge) floor(writes []int64, k Key, era int) need {
 			}
 		}
 	}
-	return n
+	return j.order.placed(n, k, era)
 }
 
 // broken says how what was shown falls short of a promise.

@@ -336,6 +336,18 @@ func TestGroups(t *testing.T) {
 			s.fork(1, 700*ms, nil)
 			s.add(checker.Line{Read: with()})
 		}},
+		{"a failover left the row in the group, and it is missing", checker.ViolationKey, func(s *script) {
+			s.write(2, 0, 300*ms, 4, 1, 3)
+			s.write(2, 0, 500*ms, 4, 2, 3)
+			s.fork(1, 700*ms, map[checker.Key]int64{4: 1})
+			s.add(checker.Line{Read: with(row(3, 0, 0))})
+		}},
+		{"a failover left the row elsewhere", "", func(s *script) {
+			s.write(2, 0, 300*ms, 4, 1, 5)
+			s.write(2, 0, 500*ms, 4, 2, 5)
+			s.fork(1, 700*ms, map[checker.Key]int64{4: 1})
+			s.add(checker.Line{Read: with(row(3, 0, 0))})
+		}},
 		{"a row was moved away only after the read", checker.ViolationKey, func(s *script) {
 			s.write(2, 0, 2000*ms, 3, 1, 5)
 			s.add(checker.Line{Read: with()})

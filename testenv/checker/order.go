@@ -127,5 +127,23 @@ func (o *order) before(s *acks, k Key, t Moment, era int) need {
 			n = need{v: v, group: group}
 		}
 	}
+	return o.placed(n, k, era)
+}
+
+// placed adds to a need whose version is what a failover left the group that the
+// write of that version put the row into.
+func (o *order) placed(n need, k Key, era int) need {
+	s := o.all[k]
+	if n.v == 0 || n.group >= 0 || s == nil {
+		return n
+	}
+	for line, l := range s.lines {
+		for _, a := range l {
+			if v, lost := o.in(era, k, line, a.v); v == n.v && !lost {
+				n.group = a.group
+				return n
+			}
+		}
+	}
 	return n
 }

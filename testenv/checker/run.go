@@ -104,14 +104,14 @@ func run(ctx context.Context, o *Options) error {
 	}
 	p, err := newPools(o.Cluster.Servers())
 	if err != nil {
-		return errors.Join(err, rec.close())
+		return errors.Join(err, rec.close(false))
 	}
 	w := &World{Cluster: o.Cluster, rec: rec, log: o.Log, pools: p, answerer: o.Answerer}
 	err = w.identify(ctx)
 	if err == nil {
 		err = w.live(ctx, o)
 	}
-	return errors.Join(err, p.close(), rec.close())
+	return errors.Join(err, p.close(), rec.close(err == nil))
 }
 
 // live runs the sessions beside the faults.

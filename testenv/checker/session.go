@@ -35,7 +35,11 @@ const (
 	chaseEvery = 100 * time.Microsecond
 )
 
+// hotKeys is how many keys take a good part of all reads and writes.
 const hotKeys = 6
+
+// hotKey is the n-th of them; the first ones are of different tables.
+func hotKey(n int) Key { return Key(n%len(tables)*rowsPerTable + n) }
 
 // handOn is a write that one session tells another about.
 type handOn struct {
@@ -81,8 +85,7 @@ func (s *session) percent(n int) bool { return s.rng.IntN(100) < n }
 
 func (s *session) key() Key {
 	if s.percent(hotPercent) {
-		n := s.rng.IntN(hotKeys)
-		return Key(n%len(tables)*rowsPerTable + n)
+		return hotKey(s.rng.IntN(hotKeys))
 	}
 	return Key(s.rng.IntN(numKeys))
 }

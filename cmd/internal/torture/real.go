@@ -34,9 +34,9 @@ type realRouter struct {
 	keys sync.Map // printed key -> key.Key
 	up   atomic.Pointer[daemon.Daemon]
 
-	mu    sync.Mutex // start and stop take turns
-	stop  context.CancelFunc
-	ended chan struct{} // closed when the supervisor has ended
+	mu   sync.Mutex // start and stop take turns
+	stop context.CancelFunc
+	over chan struct{} // closed when the supervisor has ended
 
 	operation context.Context // of the operator's part, until quit
 	quit      context.CancelFunc
@@ -78,10 +78,10 @@ func (r *realRouter) startLocked(ctx context.Context) error {
 		return err
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	r.stop, r.ended = stop, make(chan struct{})
+	r.stop, r.over = stop, make(chan struct{})
 	r.up.Store(d)
 	go func() {
-		defer close(r.ended)
+		defer close(r.over)
 		r.supervise(run, d)
 	}()
 	return nil
@@ -120,6 +120,15 @@ func (r *realRouter) supervise(ctx context.Context, d *daemon.Daemon) {
 	}
 }
 
+// ended tells that the program ended by itself during the run, which none of the
+// faults is a reason for.
+func (r *realRouter) ended() error {
+	if n := r.restarts.Load(); n > 0 {
+		return fmt.Errorf("the program ended by itself and was started again %d times, last after: %w", n, *r.lastErr.Load())
+	}
+	return nil
+}
+
 func (r *realRouter) takeDown(d *daemon.Daemon) error {
 	r.up.Store(nil)
 	return d.Close()
@@ -148,7 +157,7 @@ func (r *realRouter) close() {
 func (r *realRouter) closeLocked() {
 	if r.stop != nil {
 		r.stop()
-		<-r.ended
+		<-r.over
 		r.stop = nil
 	}
 }

@@ -110,10 +110,14 @@ func (o *Options) on(ctx context.Context, c *testenv.Cluster, dir string) (rep *
 	if err != nil {
 		return nil, err
 	}
-	return checker.Run(ctx, checker.Options{
+	rep, err = checker.Run(ctx, checker.Options{
 		Cluster: c, Answerer: answerer, Router: o.Router, Duration: o.Duration, Faults: faults, After: o.After,
 		Sessions: o.Sessions, Seed: o.Seed, History: o.History, Log: o.Log,
 	})
+	if err == nil && real != nil {
+		err = real.ended()
+	}
+	return rep, err
 }
 
 // nats starts a NATS of its own process when its fault is asked for.
