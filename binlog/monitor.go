@@ -300,7 +300,7 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 // awayPause is the longest pause between attempts to reach a server that does
 // not answer: one that comes back is met within it, and an attempt costs nobody
 // anything.
-const awayPause = 500 * time.Millisecond
+const awayPause = 200 * time.Millisecond
 
 // longestPause bounds the pause after err: most where the server has answered,
 // and can be expected to answer the same again.
