@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -14,9 +15,10 @@ import (
 // errUnusable: what the stream holds can't be continued; a new history begins.
 var errUnusable = errors.New("the stream can not be continued")
 
-// readTail reads the stream from a checkpoint to its end: the stream is its own
-// checkpoint, and there is no second store to disagree with. A writer that
-// still publishes meanwhile is found out by the first publish.
+// readTail reads the stream from a checkpoint to its end, or from where the
+// writer before stood in this process: the stream is its own checkpoint, and what
+// was kept in memory counts only as far as the stream still has its last message.
+// A writer that still publishes meanwhile is found out by the first publish.
 func (w *Writer) readTail(ctx context.Context) error {
 	var end tip
 	err := w.conn.retry(ctx, "read the tail of WRITES", func(ctx context.Context) (err error) {
@@ -26,7 +28,10 @@ func (w *Writer) readTail(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	led, err := w.replay(ctx, end)
+	led, err := w.goOn(ctx, end)
+	if errors.Is(err, errNotKept) {
+		led, err = w.replay(ctx, end)
+	}
 	switch {
 	case errors.Is(err, errUnusable):
 		w.log.Info("beginning WRITES anew", "why", err)
@@ -65,49 +70,55 @@ func (w *Writer) replay(ctx context.Context, end tip) (*ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	led := newLedger(w.o.IdentityWindow)
-	var join assembler
-	started := false
-	err = w.conn.scan(ctx, start, end.seq, func(r raw) error {
-		m, err := event.DecodeMessage(r.data)
-		if errors.Is(err, event.ErrNewerFormat) {
-			return corrupt(r.seq, err)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", errUnusable, corrupt(r.seq, err))
-		}
-		if started && !led.at.follows(m) {
-			return fmt.Errorf("%w: message %d does not follow the one before", errUnusable, r.seq)
-		}
-		stale := started && m.Generation < led.at.header.Generation
-		place := position{seq: r.seq, header: m.Header, digest: m.Digest}
-		if stale {
-			// Ignored by all readers (rules §11.3), but a link of the chain.
-			place.header.Generation = led.at.header.Generation
-			led.at, led.next = place, max(led.next, m.First)
-			return nil
-		}
-		m, err = join.add(m)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errUnusable, corrupt(r.seq, err))
-		}
-		if m == nil { // a part
-			if led.at = place; !started {
-				started = true
-			}
-			return nil
-		}
-		led.message(m, r.seq)
-		started = true
-		return nil
-	})
-	if err != nil {
+	r := replayer{led: newLedger(w.o.IdentityWindow), read: &w.counters.tailMessages}
+	if err := w.conn.scan(ctx, start, end.seq, r.take); err != nil {
 		return nil, err
 	}
-	if led.history == 0 {
+	if r.led.history == 0 {
 		return nil, fmt.Errorf("%w: no checkpoint is left in it", errUnusable)
 	}
-	return led, nil
+	return r.led, nil
+}
+
+// replayer takes messages of the stream into a ledger, one after another.
+type replayer struct {
+	led     *ledger
+	join    assembler
+	started bool
+	read    *atomic.Uint64
+}
+
+func (p *replayer) take(r raw) error {
+	p.read.Add(1)
+	m, err := event.DecodeMessage(r.data)
+	if errors.Is(err, event.ErrNewerFormat) {
+		return corrupt(r.seq, err)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnusable, corrupt(r.seq, err))
+	}
+	if p.started && !p.led.at.follows(m) {
+		return fmt.Errorf("%w: message %d does not follow the one before", errUnusable, r.seq)
+	}
+	stale := p.started && m.Generation < p.led.at.header.Generation
+	place := position{seq: r.seq, header: m.Header, digest: m.Digest}
+	if stale {
+		// Ignored by all readers (rules §11.3), but a link of the chain.
+		place.header.Generation = p.led.at.header.Generation
+		p.led.at, p.led.next = place, max(p.led.next, m.First)
+		return nil
+	}
+	m, err = p.join.add(m)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnusable, corrupt(r.seq, err))
+	}
+	p.started = true
+	if m == nil { // a part
+		p.led.at = place
+		return nil
+	}
+	p.led.message(m, r.seq)
+	return nil
 }
 
 // startOfTail picks the checkpoint to read from: the newest one that leaves

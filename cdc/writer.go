@@ -43,6 +43,9 @@ type WriterOptions struct {
 	// Leader is what a standby has seen of the leader key, so that its wait is
 	// not counted from OpenWriter on. Nil: nothing.
 	Leader *LeaderObserver
+	// Kept lets writers that one process opens one after another go on from what
+	// the one before knew of the stream. Nil: each reads the tail.
+	Kept *KeptTail
 
 	// For tests: faults, and the bytes of a message.
 	publisher  func(publisher) publisher
@@ -98,6 +101,7 @@ type Writer struct {
 	inflight     []*outgoing
 	unanswered   int
 	doubt        error // something failed: look at the stream before going on
+	torn         bool  // the ledger has items that are in no message
 	pause        backoff
 	results      chan result
 	items        []queued // taken from the queue
@@ -131,6 +135,7 @@ type storedCheckpoint struct {
 
 type writerCounters struct {
 	messages, transactions, bytes, skipped, resyncs, checkpoints atomic.Uint64
+	tailMessages                                                 atomic.Uint64
 	ackedSeq                                                     atomic.Uint64
 	queueBytes                                                   atomic.Int64
 }
@@ -142,6 +147,7 @@ type WriterCounters struct {
 	Resyncs                       uint64 // times the stream was asked what is in it
 	Checkpoints                   uint64
 	AckedSeq                      uint64 // newest sequence known to be stored
+	TailMessages                  uint64 // read to know the tail
 	QueueBytes                    uint64 // appended, and in no message yet: now
 	TooLarge                      uint64 // definitions that NATS does not take
 }
@@ -343,7 +349,7 @@ func (w *Writer) Counters() WriterCounters {
 	c := &w.counters
 	return WriterCounters{
 		Messages: c.messages.Load(), Transactions: c.transactions.Load(), Bytes: c.bytes.Load(), Skipped: c.skipped.Load(),
-		Resyncs: c.resyncs.Load(), Checkpoints: c.checkpoints.Load(), AckedSeq: c.ackedSeq.Load(), QueueBytes: uint64(c.queueBytes.Load()),
+		Resyncs: c.resyncs.Load(), Checkpoints: c.checkpoints.Load(), AckedSeq: c.ackedSeq.Load(), TailMessages: c.tailMessages.Load(), QueueBytes: uint64(c.queueBytes.Load()),
 		TooLarge: w.defs.Counters().TooLarge,
 	}
 }
@@ -357,5 +363,6 @@ func (w *Writer) Run(ctx context.Context) error {
 	g.Go(func() error { return w.loop(ctx) })
 	err := g.Wait()
 	w.fail(err)
+	w.keep()
 	return err
 }

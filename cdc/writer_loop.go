@@ -47,6 +47,7 @@ func (w *Writer) loop(ctx context.Context) error {
 	_, changed := w.conn.Connected()
 	for {
 		if err := w.pump(); err != nil {
+			w.torn = true
 			return err
 		}
 		if err := w.await(ctx, tick.C, &changed); err != nil {

@@ -26,6 +26,7 @@ type lead struct {
 
 	sessions sessions
 	leader   *cdc.LeaderObserver
+	kept     cdc.KeptTail // of the session before
 	// seen are transactions that came under a GTID which the stream has as
 	// another one: the next announcement has to know of them (rules §11.2).
 	seen []event.Identity
@@ -170,7 +171,7 @@ func (l *lead) session(ctx context.Context, s *server, epoch event.Epoch) error 
 func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err error) {
 	w, tail, err := cdc.OpenWriter(ctx, l.t.o.Conn, cdc.WriterOptions{
 		Name: l.t.o.Name + "/" + s.cfg.Name, Groups: l.t.groups, CheckpointAge: l.t.o.CheckpointAge,
-		Leader: l.leader,
+		Leader: l.leader, Kept: &l.kept,
 	})
 	if err != nil {
 		return err
