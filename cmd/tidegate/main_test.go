@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -34,6 +35,11 @@ var (
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	// Under nohup it is ignored, and so in every child; a handler is not inherited.
+	if hangup := make(chan os.Signal, 1); signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hangup, syscall.SIGHUP)
+		defer signal.Stop(hangup)
+	}
 	dir, err := os.MkdirTemp("", "tidegate-cli-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
