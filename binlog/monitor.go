@@ -66,7 +66,7 @@ type MonitorOptions struct {
 	AliveInterval  time.Duration // between probes when no router ticks; 0: 1 s
 	FactsInterval  time.Duration // between looks at channels and settings; 0: 250 ms
 	TablesInterval time.Duration // between looks at tables and engines; 0: 15 s
-	RetryMin       time.Duration // first pause before a new connection; 0: 100 ms
+	RetryMin       time.Duration // first pause before a new connection; 0: 20 ms
 	RetryMax       time.Duration // last, where the server answers with an error; 0: 5 s
 	MaxPending     int           // sightings that wait for the stream before the tail is paused; 0: 65536
 	Log            *slog.Logger  // nil: discarded
@@ -113,7 +113,7 @@ func (o *MonitorOptions) defaults() error {
 		{&o.AliveInterval, time.Second},
 		{&o.FactsInterval, 250 * time.Millisecond},
 		{&o.TablesInterval, 15 * time.Second},
-		{&o.RetryMin, 100 * time.Millisecond},
+		{&o.RetryMin, 20 * time.Millisecond},
 		{&o.RetryMax, 5 * time.Second},
 	} {
 		if *d.v < 0 {
@@ -282,7 +282,10 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 		m.counters.retries.Add(1)
 		m.publishDown(ctx, err.Error())
 		var again *changedError
-		if errors.As(err, &again) || time.Since(began) > m.o.RetryMax {
+		switch {
+		case errors.As(err, &again):
+			pause = max(m.o.RetryMin, changedPause)
+		case time.Since(began) > m.o.RetryMax:
 			pause = m.o.RetryMin
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause))
@@ -296,6 +299,10 @@ func (m *Monitor) Run(ctx context.Context) (err error) {
 		pause = min(2*pause, longestPause(err, m.o.RetryMax))
 	}
 }
+
+// changedPause is the shortest pause where the address leads to another server
+// than before, which may be so at each attempt.
+const changedPause = 100 * time.Millisecond
 
 // awayPause is the longest pause between attempts to reach a server that does
 // not answer: one that comes back is met within it, and an attempt costs nobody

@@ -105,6 +105,6 @@ func (l *lagMeter) look(executed, waiting uint64, now time.Time) {
 // factsEvery is the pause between two looks at channels and settings: the share
 // of time that they take is bounded, up to a few times their interval.
 func (m *Monitor) factsEvery(took time.Duration) time.Duration {
-	const share, most = 50, 4
+	const share, most = 100, 8
 	return min(max(m.o.FactsInterval, share*took), most*m.o.FactsInterval)
 }

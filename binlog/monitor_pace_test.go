@@ -62,7 +62,7 @@ func TestLagMeter(t *testing.T) {
 func TestFactsEvery(t *testing.T) {
 	m := &Monitor{o: MonitorOptions{FactsInterval: 250 * time.Millisecond}}
 	for took, want := range map[time.Duration]time.Duration{
-		time.Millisecond: 250 * time.Millisecond, 8 * time.Millisecond: 400 * time.Millisecond, time.Second: time.Second,
+		time.Millisecond: 250 * time.Millisecond, 8 * time.Millisecond: 800 * time.Millisecond, time.Second: 2 * time.Second,
 	} {
 		if got := m.factsEvery(took); got != want {
 			t.Errorf("after a look of %v: %v, want %v", took, got, want)

@@ -123,6 +123,9 @@ type Conn struct {
 	mu      sync.Mutex
 	up      bool
 	changed chan struct{} // closed when up changes or a reconnect happened
+	// life ends with the connection: what was asked over it is not answered.
+	life context.Context
+	end  context.CancelFunc
 }
 
 // Open connects to NATS, or starts the embedded server, and makes streams and
@@ -134,6 +137,7 @@ func Open(ctx context.Context, o Options) (*Conn, error) {
 		return nil, fmt.Errorf("open streams: %w", err)
 	}
 	c := &Conn{o: o, names: namesOf(o.Cluster), log: o.Log.With("cluster", o.Cluster), process: cryptorand.Text(), changed: make(chan struct{})}
+	c.life, c.end = context.WithCancel(context.Background())
 	if o.URL == "" {
 		e, err := openEmbedded(o.Cluster, o.DataDir, o.SyncInterval, c.log)
 		if err != nil {
@@ -158,6 +162,9 @@ func (c *Conn) Close() error {
 		if c.nc != nil {
 			c.nc.Close()
 		}
+		c.mu.Lock()
+		c.end()
+		c.mu.Unlock()
 		if c.server != nil {
 			err = c.server.close()
 		}
@@ -222,6 +229,10 @@ func (c *Conn) status(up bool, cause error) {
 	c.up = up
 	close(c.changed)
 	c.changed = make(chan struct{})
+	c.end()
+	if up {
+		c.life, c.end = context.WithCancel(context.Background())
+	}
 	c.mu.Unlock()
 	switch {
 	case up && !was:
@@ -372,11 +383,24 @@ func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) 
 	}
 }
 
-// bounded runs one request with the request timeout.
+// bounded runs one request with the request timeout. It ends with the connection:
+// NATS does not tell that what it was asked over a lost one has no answer.
 func (c *Conn) bounded(ctx context.Context, fn func(context.Context) error) error {
+	c.mu.Lock()
+	life := c.life
+	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, c.o.RequestTimeout)
 	defer cancel()
-	return fn(ctx)
+	ctx, cut := context.WithCancelCause(ctx)
+	defer cut(nil)
+	stop := context.AfterFunc(life, func() { cut(errDisconnected) })
+	defer stop()
+	err := fn(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errDisconnected) {
+		// Its words alone: nobody who asked has cancelled anything.
+		return fmt.Errorf("%w: %s", errDisconnected, err.Error())
+	}
+	return err
 }
 
 const (

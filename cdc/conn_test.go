@@ -361,3 +361,37 @@ func TestClusterStillGathering(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestEndsWithTheConnection: NATS tells nobody that a request over a lost
+// connection will not be answered. Who waited for the timeout was deaf for as long
+// after NATS was back.
+func TestRequestEndsWithTheConnection(t *testing.T) {
+	o := options(t, t.TempDir())
+	o.RequestTimeout = time.Hour
+	c := open(t, o)
+	asked := make(chan struct{})
+	request := start(t, func(ctx context.Context) error {
+		return c.Bounded(ctx, func(ctx context.Context) error {
+			close(asked)
+			<-ctx.Done() // no answer comes
+			return ctx.Err()
+		})
+	})
+	<-asked
+	c.StopServer()
+	if err := request.wait(t); !errors.Is(err, cdc.ErrDisconnected) || errors.Is(err, context.Canceled) {
+		t.Errorf("the request ended with %v, want %v and nothing that says who asked gave up", err, cdc.ErrDisconnected)
+	}
+	if err := c.StartServer(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if err := c.Bounded(t.Context(), func(context.Context) error { return nil }); err != nil {
+			return err.Error()
+		}
+		if up, _ := c.Connected(); !up {
+			return "not connected"
+		}
+		return ""
+	})
+}

@@ -248,3 +248,11 @@ func (c *Conn) StepCountersBack(ctx context.Context) error {
 	}))
 	return errors.Join(errs...)
 }
+
+// Bounded runs one request.
+func (c *Conn) Bounded(ctx context.Context, fn func(context.Context) error) error {
+	return c.bounded(ctx, fn)
+}
+
+// ErrDisconnected is what a request over a lost connection ends with.
+var ErrDisconnected = errDisconnected

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -246,10 +247,23 @@ func (f *Follower) session(ctx context.Context, states <-chan decoded) error {
 	return f.follow(ctx, messages, states)
 }
 
+// lookedAt is what the stream was like when a look at it began.
+type lookedAt struct {
+	seq  uint64 // how far it had been read then
+	info *jetstream.StreamInfo
+	err  error
+}
+
 func (f *Follower) follow(ctx context.Context, messages, states <-chan decoded) error {
 	check := time.NewTicker(f.o.CheckEvery)
 	defer check.Stop()
 	_, changed := f.conn.Connected()
+	// A look takes as long as JetStream likes, and what comes does not wait for it.
+	var looks sync.WaitGroup
+	defer looks.Wait()
+	looked, looking := make(chan lookedAt, 1), false
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
 		select {
 		case <-ctx.Done():
@@ -269,14 +283,24 @@ func (f *Follower) follow(ctx context.Context, messages, states <-chan decoded) 
 			// Compared by the next session, on each reconnect.
 			return errDisconnected
 		case <-check.C:
-			info, err := f.info(ctx)
-			if err != nil {
-				return err
+			if looking {
+				continue
 			}
-			if !info.Created.Equal(f.created) || leaderOf(info) != f.leader || info.State.LastSeq < f.at.seq || info.State.Msgs == 0 {
+			looking = true
+			at := f.at.seq
+			looks.Go(func() {
+				info, err := f.info(ctx)
+				looked <- lookedAt{at, info, err}
+			})
+		case l := <-looked:
+			looking = false
+			if l.err != nil {
+				return l.err
+			}
+			if !l.info.Created.Equal(f.created) || leaderOf(l.info) != f.leader || l.info.State.LastSeq < l.seq || l.info.State.Msgs == 0 {
 				return fmt.Errorf("stream has another leader, is shorter or empty: %w", errDisconnected)
 			}
-			f.caughtUp(info.State.LastSeq)
+			f.caughtUp(l.info.State.LastSeq)
 		}
 	}
 }

@@ -61,9 +61,11 @@ func (w *Writer) look(ctx context.Context) (tip, error) {
 	for {
 		up, changed := w.conn.Connected()
 		if up {
-			one, cancel := context.WithTimeout(ctx, w.conn.o.RequestTimeout)
-			end, err := w.pub.last(one)
-			cancel()
+			var end tip
+			err := w.conn.bounded(ctx, func(ctx context.Context) (err error) {
+				end, err = w.pub.last(ctx)
+				return err
+			})
 			if err == nil {
 				return end, nil
 			}
