@@ -88,7 +88,7 @@ Faults:
 	f.IntVar(&sessions, "sessions", 12, "`NUMBER` of sessions at once, 1 to 256")
 	f.IntVar(&replicas, "replicas", 2, "`NUMBER` of replicas of the sandbox, 2 to 8")
 	f.Uint64Var(&o.Seed, "seed", 0, "`NUMBER` that all choices come from; default: a random one, which is printed")
-	f.DurationVar(&o.After, "after", 5*time.Second, "`DURATION` of peace after each fault")
+	f.DurationVar(&o.After, "after", checker.DefaultAfter, "`DURATION` of peace after each fault")
 	f.StringVar(&o.History, "history", "", "`FILE` for the history; default: one in the temporary folder")
 	f.BoolVar(&asJSON, "json", false, "print one line of JSON instead of a table")
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the router and the faults do")

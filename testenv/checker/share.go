@@ -55,13 +55,14 @@ type FaultReport struct {
 	// Reads are those that fell inside it, with those that no server was named
 	// for.
 	Reads int `json:"reads"`
-	// ShareAfter and OracleAfter are those of the decisions within After of its
-	// end (until the next fault at most), ShareInside while it lasted; null when
-	// there were none.
-	ShareInside *float64 `json:"share_inside"`
-	ShareAfter  *float64 `json:"share_after"`
-	OracleAfter *float64 `json:"oracle_after"`
-	Errors      []string `json:"errors,omitempty"`
+	// ShareAfter and OracleAfter are those of the decisions within five seconds of
+	// its end (until the next fault at most), ShareInside and OracleInside while it
+	// lasted; null when there were none.
+	ShareInside  *float64 `json:"share_inside"`
+	OracleInside *float64 `json:"oracle_inside"`
+	ShareAfter   *float64 `json:"share_after"`
+	OracleAfter  *float64 `json:"oracle_after"`
+	Errors       []string `json:"errors,omitempty"`
 }
 
 // NumViolations is the count over all classes.
@@ -198,7 +199,7 @@ func (j *judge) judgeFault(name string) FaultReport {
 			after.add(d)
 		}
 	}
-	f.ShareInside = inside.shareOrNil(inside.replica)
+	f.ShareInside, f.OracleInside = inside.shareOrNil(inside.replica), inside.shareOrNil(inside.oracle)
 	f.ShareAfter, f.OracleAfter = after.shareOrNil(after.replica), after.shareOrNil(after.oracle)
 	return f
 }

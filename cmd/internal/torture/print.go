@@ -24,9 +24,9 @@ func PrintTable(w io.Writer, rep *checker.Report) error {
 	fmt.Fprintf(w, "replica share %.4f, oracle %.4f, ratio %.4f\n", rep.ReplicaShare, rep.OracleShare, rep.Ratio)
 	if len(rep.Faults) > 0 {
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(tw, "fault\tstruck\treads inside\tshare inside\tshare after\toracle after")
+		fmt.Fprintln(tw, "fault\tstruck\treads inside\tshare inside\toracle inside\tshare after\toracle after")
 		for _, f := range rep.Faults {
-			fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%s\n", f.Name, f.Struck, f.Reads, share(f.ShareInside), share(f.ShareAfter), share(f.OracleAfter))
+			fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", f.Name, f.Struck, f.Reads, share(f.ShareInside), share(f.OracleInside), share(f.ShareAfter), share(f.OracleAfter))
 		}
 		if err := tw.Flush(); err != nil {
 			return err
