@@ -229,8 +229,10 @@ func (c *Conn) status(up bool, cause error) {
 	c.up = up
 	close(c.changed)
 	c.changed = make(chan struct{})
-	c.end()
-	if up {
+	if !up || was {
+		c.end()
+	}
+	if up && c.life.Err() != nil {
 		c.life, c.end = context.WithCancel(context.Background())
 	}
 	c.mu.Unlock()

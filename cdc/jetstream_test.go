@@ -203,6 +203,7 @@ func TestAckIsNotAnFsync(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.numbered(t, 101, 200)
+	w.stored(t, 200)
 	r.wantNumbered(t, 1, 200)
 	eventually(t, func() string {
 		if _, ok := r.definition("app.posts"); !ok {

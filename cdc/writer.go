@@ -100,8 +100,9 @@ type Writer struct {
 	subjectEmpty bool         // the stream holds nothing: expect sequence 0
 	inflight     []*outgoing
 	unanswered   int
-	doubt        error // something failed: look at the stream before going on
-	torn         bool  // the ledger has items that are in no message
+	doubt        error           // something failed: look at the stream before going on
+	torn         bool            // the ledger has items that are in no message
+	changed      <-chan struct{} // closed when the connection changes after the newest look
 	pause        backoff
 	results      chan result
 	items        []queued // taken from the queue

@@ -117,7 +117,7 @@ func (w *Writer) say(ctx context.Context, it event.Item) error {
 	w.dispatch(w.encode(w.whole(it)))
 	tick := time.NewTicker(writerTick)
 	defer tick.Stop()
-	_, changed := w.conn.Connected()
+	_, w.changed = w.conn.Connected()
 	for {
 		for w.doubt == nil && len(w.special) > 0 && len(w.inflight) < w.o.InFlight {
 			d, err := w.compose()
@@ -129,7 +129,7 @@ func (w *Writer) say(ctx context.Context, it event.Item) error {
 		if len(w.inflight) == 0 && w.doubt == nil {
 			return nil
 		}
-		if err := w.await(ctx, tick.C, &changed); err != nil {
+		if err := w.await(ctx, tick.C); err != nil {
 			return err
 		}
 	}

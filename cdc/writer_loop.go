@@ -44,21 +44,21 @@ const (
 func (w *Writer) loop(ctx context.Context) error {
 	tick := time.NewTicker(writerTick)
 	defer tick.Stop()
-	_, changed := w.conn.Connected()
+	_, w.changed = w.conn.Connected()
 	for {
 		if err := w.pump(); err != nil {
 			w.torn = true
 			return err
 		}
-		if err := w.await(ctx, tick.C, &changed); err != nil {
+		if err := w.await(ctx, tick.C); err != nil {
 			return err
 		}
 	}
 }
 
 // await takes in the next thing that happens: an item to send, an ack, a change
-// of the connection (changed is renewed then). An error ends the writer.
-func (w *Writer) await(ctx context.Context, tick <-chan time.Time, changed *<-chan struct{}) error {
+// of the connection. An error ends the writer.
+func (w *Writer) await(ctx context.Context, tick <-chan time.Time) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -70,10 +70,10 @@ func (w *Writer) await(ctx context.Context, tick <-chan time.Time, changed *<-ch
 		}
 	case r := <-w.results:
 		w.result(r)
-	case <-*changed:
+	case <-w.changed:
 		// Acks may be lost now, and the stream may not be what it was (rules
 		// §5.4): compare on every reconnect.
-		_, *changed = w.conn.Connected()
+		_, w.changed = w.conn.Connected()
 		w.pub.expire(errDisconnected)
 		w.suspect(errDisconnected)
 	case <-tick:

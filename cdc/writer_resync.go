@@ -67,6 +67,7 @@ func (w *Writer) look(ctx context.Context) (tip, error) {
 				return err
 			})
 			if err == nil {
+				w.changed = changed // what happened before was looked at
 				return end, nil
 			}
 			if isGone(err) {
