@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -100,6 +102,9 @@ func (c *Config) checkNATS(add func(path, message string)) {
 		add("nats.replicas", "must be 1 or 3")
 	}
 	if n.URL != "" {
+		if why := checkNATSURL(n.URL); why != "" {
+			add("nats.url", why)
+		}
 		return
 	}
 	if n.Replicas > 1 {
@@ -113,6 +118,24 @@ func (c *Config) checkNATS(add func(path, message string)) {
 			add(f.path, "is for an external NATS: set nats.url")
 		}
 	}
+}
+
+// checkNATSURL says what is wrong with a list of NATS servers, or nothing.
+func checkNATSURL(list string) string {
+	for server := range strings.SplitSeq(list, ",") {
+		server = strings.TrimSpace(server)
+		if !strings.Contains(server, "://") {
+			server = "nats://" + server
+		}
+		u, err := url.Parse(server)
+		switch {
+		case err != nil || u.Hostname() == "" || strings.ContainsAny(server, " \t"):
+			return fmt.Sprintf("%q is no nats://HOST:PORT, nor several of them with commas", list)
+		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
+			return fmt.Sprintf("%q: NATS is reached by nats, tls, ws or wss", server)
+		}
+	}
+	return ""
 }
 
 func (c *Config) checkListen(add func(path, message string)) {

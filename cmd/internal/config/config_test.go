@@ -122,6 +122,10 @@ func TestOneProblemEach(t *testing.T) {
 		"verify without a CA":   {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {enabled: true, verify: ca}}]\n", "ca needs ca_file"},
 		"verify and a name":     {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {enabled: true, verify: ca, ca_file: x, server_name: y}}]\n", "leave one of them out"},
 		"TLS not enabled":       {"cluster: x\nservers: [{name: a, addr: \"h:1\", tls: {ca_file: x}}]\n", "in the clear"},
+		"NATS without host":     {small + "nats: {url: \"nats://\"}\n", "no nats://HOST:PORT"},
+		"NATS by words":         {small + "nats: {url: \"not a url\"}\n", "no nats://HOST:PORT"},
+		"NATS, one of two":      {small + "nats: {url: \"nats://a:4222,\"}\n", "no nats://HOST:PORT"},
+		"NATS over HTTP":        {small + "nats: {url: \"http://a:4222\"}\n", "nats, tls, ws or wss"},
 		"TLS to NATS":           {small + "nats: {url: \"nats://h:1\", tls: {ca_file: x}}\n", "in the clear"},
 		"size wrong":            {small + "nats: {max_bytes: 3 elephants}\n", "a size such as"},
 	}
@@ -132,6 +136,20 @@ func TestOneProblemEach(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A file that does not tell its size is read as far as a configuration goes.
+func TestLoadIsBounded(t *testing.T) {
+	for _, file := range []string{"/dev/zero", "/dev/null", filepath.Join(t.TempDir(), "none")} {
+		if _, err := config.Load(file, env(nil)); err == nil || !strings.Contains(err.Error(), file) && file != "/dev/null" {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	for _, url := range []string{"nats://a:4222", "a", "tls://a:1, b:2", "nats://[::1]:4222", "ws://a/path"} {
+		if _, err := config.Parse("f", []byte("cluster: x\nservers: [{name: a, addr: \"h:1\"}]\nnats: {url: \""+url+"\"}\n"), env(nil)); err != nil {
+			t.Errorf("nats.url %q: %v", url, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"reflect"
 	"slices"
@@ -51,18 +52,31 @@ func (e *Errors) Error() string {
 // Load reads and checks a file. getenv is os.LookupEnv, or a test's. A problem
 // with the contents is an *Errors.
 func Load(file string, getenv func(string) (string, bool)) (*Config, error) {
-	info, err := os.Stat(file)
-	if err != nil {
+	text, err := readBounded(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("read configuration: %w (tidegate config --example prints one to start from)", err)
-	}
-	if info.Size() > maxFile {
-		return nil, fmt.Errorf("read configuration %s: %d bytes, at most %d are read", file, info.Size(), maxFile)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	return Parse(file, text, getenv)
+}
+
+// readBounded reads a file of at most maxFile bytes, also one that does not tell
+// its size (a pipe, a device).
+func readBounded(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s is longer than the %d bytes that are read", file, maxFile)
+	}
+	return text, nil
 }
 
 // Parse is Load for text at hand; file is for messages.
@@ -124,7 +138,7 @@ func (l *loader) finish(c *Config) {
 		if file == "" {
 			return
 		}
-		text, err := os.ReadFile(file)
+		text, err := readBounded(file)
 		if err != nil {
 			add(path, "read secret: "+err.Error())
 			return
