@@ -484,6 +484,9 @@ func (s *session) took(p Probe, q probeRequest, ticks []event.RouterTick) error 
 	if s.noWait && p.GTIDMode == "ON" {
 		s.noWait = false
 	}
+	if p.Writable() != s.last.Writable() {
+		poke(m.news) // what channels it has decides now what it is
+	}
 	s.last = p
 	m.mu.Lock()
 	defer m.mu.Unlock()

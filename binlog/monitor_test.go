@@ -259,6 +259,19 @@ func TestMonitorPurged(t *testing.T) {
 	})
 }
 
+// TestMonitorLooksWhenItBecomesWritable: a promotion is not noticed only at the next
+// look at channels.
+func TestMonitorLooksWhenItBecomesWritable(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.start(MonitorOptions{FactsInterval: time.Hour})
+		defer r.end()
+		r.want("role", r.latest().Role, event.RoleReplica)
+		r.s.do(func() { r.s.readOnly, r.s.f.channels = false, nil })
+		r.settle()
+		r.want("role once it is writable", r.latest().Role, event.RolePrimary)
+	})
+}
+
 func TestMonitorNewDataSet(t *testing.T) {
 	scripted(t, func(r *rig) {
 		r.start(MonitorOptions{})

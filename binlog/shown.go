@@ -466,13 +466,16 @@ func (t *tracker) acceptances(list []Acceptance, dataSet uint64, lostSince func(
 		if a.Copy {
 			vouched = t.unnamed.Intersect(a.Executed)
 		}
-		if !vouched.IsEmpty() {
-			vouched = vouched.Subtract(lostSince(a.LossSeen))
-			t.accepted = t.accepted.Union(vouched)
-			t.errant = t.errant.Subtract(vouched)
+		if vouched.IsEmpty() && len(t.taints) == 0 {
+			continue
 		}
-		if slices.ContainsFunc(t.taints, a.covers) {
-			t.taints = slices.DeleteFunc(slices.Clone(t.taints), a.covers)
+		lost := lostSince(a.LossSeen)
+		vouched = vouched.Subtract(lost)
+		t.accepted = t.accepted.Union(vouched)
+		t.errant = t.errant.Subtract(vouched)
+		covers := func(x event.Taint) bool { return !lost.Contains(x.GTID) && a.covers(x) }
+		if slices.ContainsFunc(t.taints, covers) {
+			t.taints = slices.DeleteFunc(slices.Clone(t.taints), covers)
 		}
 	}
 }

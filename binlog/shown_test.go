@@ -488,6 +488,37 @@ func TestTrackerAcceptedThenLost(t *testing.T) {
 	}
 }
 
+// TestTrackerTaintOfWhatWasGivenAgain: an acceptance from before a GTID was lost
+// and given again says nothing of the server that still has the lost transaction.
+func TestTrackerTaintOfWhatWasGivenAgain(t *testing.T) {
+	for _, a := range []Acceptance{
+		{Everything: true, Executed: mustSet(t, uuidA+":1-11")},
+		{GTIDs: mustSet(t, uuidA+":11")},
+		{Table: table(1), Executed: mustSet(t, uuidA+":1-11")},
+	} {
+		a.DataSet, a.LossSeen = 1, 5
+		tr := newTracker(FollowBinlog)
+		tr.begin(mustSet(t, uuidA+":1-11"), gtid.Set{})
+		tr.taint(event.Taint{All: true, GTID: mustGTID(t, uuidA+":11"), Reason: identityReason})
+		tr.taint(event.Taint{Table: table(1), GTID: mustGTID(t, uuidA+":11")})
+		lost := func(since event.Version) gtid.Set {
+			if since >= 6 {
+				return gtid.Set{}
+			}
+			return mustSet(t, uuidA+":11")
+		}
+		tr.acceptances([]Acceptance{a}, 1, lost)
+		if len(tr.taints) != 2 {
+			t.Errorf("%+v: taints%s are left, want both", a, printTaints(tr.taints))
+		}
+		a.LossSeen = 6
+		tr.acceptances([]Acceptance{a}, 1, lost)
+		if len(tr.taints) == 2 {
+			t.Errorf("%+v, given after it: nothing is accepted", a)
+		}
+	}
+}
+
 func TestTrackerTaintsAreBounded(t *testing.T) {
 	tr := newTracker(FollowBinlog)
 	published := tr.taints

@@ -181,9 +181,9 @@ func (c *Conn) connect() error {
 			wait := min(c.o.ReconnectWait<<min(attempts, 10), c.o.ReconnectMaxWait)
 			return wait/2 + rand.N(wait/2+1)
 		}),
-		nats.ConnectHandler(func(*nats.Conn) { c.status(true, nil) }),
-		nats.ReconnectHandler(func(*nats.Conn) { c.status(true, nil) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.status(false, err) }),
+		nats.ConnectHandler(func(*nats.Conn) { c.status(true, false, nil) }),
+		nats.ReconnectHandler(func(*nats.Conn) { c.status(true, true, nil) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.status(false, false, err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, s *nats.Subscription, err error) {
 			if s != nil {
 				c.log.Warn("NATS reports an error", "subject", s.Subject, "error", err)
@@ -223,13 +223,15 @@ func (c *Conn) connect() error {
 	return nil
 }
 
-func (c *Conn) status(up bool, cause error) {
+// status takes in that the connection is up or down; again tells of another one,
+// also where the loss of the one before went unnoticed.
+func (c *Conn) status(up, again bool, cause error) {
 	c.mu.Lock()
 	was := c.up
 	c.up = up
 	close(c.changed)
 	c.changed = make(chan struct{})
-	if !up || was {
+	if !up || again {
 		c.end()
 	}
 	if up && c.life.Err() != nil {

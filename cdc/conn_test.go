@@ -1,6 +1,7 @@
 package cdc_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,9 +11,11 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -394,4 +397,26 @@ func TestRequestEndsWithTheConnection(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// TestOpenIsNotInterrupted: the first connect ends no request, since none can
+// have been lost with a connection before it.
+func TestOpenIsNotInterrupted(t *testing.T) {
+	var waited waitedForNATS
+	o := options(t, t.TempDir())
+	o.Log = slog.New(slog.NewTextHandler(&waited, nil))
+	open(t, o)
+	if waited.Load() {
+		t.Error("an embedded NATS was waited for")
+	}
+}
+
+// waitedForNATS is a log that looks for one line.
+type waitedForNATS struct{ atomic.Bool }
+
+func (w *waitedForNATS) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("waiting for NATS")) {
+		w.Store(true)
+	}
+	return len(line), nil
 }

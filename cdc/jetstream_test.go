@@ -137,25 +137,13 @@ func TestSteppedBackBehindAWriter(t *testing.T) {
 	r.wantNumbered(t, 1, 100)
 	w.end(t)
 	saved := filepath.Join(t.TempDir(), "saved")
-	c.StopServer()
-	if err := c.SaveStore(saved); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartServer(); err != nil {
-		t.Fatal(err)
-	}
+	whileStopped(t, c, c.SaveStore, saved)
 	w = write(t, c, cdc.WriterOptions{}, facts(upTo(100)))
 	w.numbered(t, 101, 150)
 	w.stored(t, 50)
 	r.wantNumbered(t, 1, 150)
 	w.end(t)
-	c.StopServer()
-	if err := c.RestoreStore(saved); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartServer(); err != nil {
-		t.Fatal(err)
-	}
+	whileStopped(t, c, c.RestoreStore, saved)
 	eventually(t, func() string {
 		var have gtid.Set
 		var starts int
@@ -192,13 +180,7 @@ func TestAckIsNotAnFsync(t *testing.T) {
 	w.stored(t, 100)
 
 	saved := filepath.Join(t.TempDir(), "saved")
-	c.StopServer()
-	if err := c.SaveStore(saved); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartServer(); err != nil {
-		t.Fatal(err)
-	}
+	whileStopped(t, c, c.SaveStore, saved)
 	if err := w.Definitions(t.Context(), []event.TableDefinition{def}); err != nil {
 		t.Fatal(err)
 	}
@@ -211,13 +193,7 @@ func TestAckIsNotAnFsync(t *testing.T) {
 		}
 		return ""
 	})
-	c.StopServer()
-	if err := c.RestoreStore(saved); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartServer(); err != nil {
-		t.Fatal(err)
-	}
+	whileStopped(t, c, c.RestoreStore, saved)
 	if err := w.run.wait(t); !errors.Is(err, cdc.ErrSteppedBack) {
 		t.Fatalf("run ended with %v, want %v", err, cdc.ErrSteppedBack)
 	}

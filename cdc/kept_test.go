@@ -86,22 +86,12 @@ func TestKeptTailOfAStreamThatSteppedBack(t *testing.T) {
 			w.stored(t, 50)
 			w.end(t)
 			saved := filepath.Join(t.TempDir(), "saved")
-			again := func(store func(string) error) {
-				t.Helper()
-				c.StopServer()
-				if err := store(saved); err != nil {
-					t.Fatal(err)
-				}
-				if err := c.StartServer(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			again(c.SaveStore)
+			whileStopped(t, c, c.SaveStore, saved)
 			w = write(t, c, o, facts(upTo(50)))
 			w.numbered(t, 51, 60)
 			w.stored(t, 10)
 			w.end(t)
-			again(c.RestoreStore)
+			whileStopped(t, c, c.RestoreStore, saved)
 			w = write(t, c, cdc.WriterOptions{BatchBytes: 1}, facts(upTo(50)))
 			w.numbered(t, 51, last)
 			w.stored(t, uint64(last-50))

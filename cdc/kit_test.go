@@ -81,6 +81,18 @@ func facts(executed gtid.Set) cdc.PrimaryFacts {
 	return cdc.PrimaryFacts{Server: "a", UUID: uuidA, Epoch: 1, Executed: executed, GTIDMode: "ON", Drained: true}
 }
 
+// whileStopped does something to the store while its server is down.
+func whileStopped(t testing.TB, c *cdc.Conn, do func(dir string) error, dir string) {
+	t.Helper()
+	c.StopServer()
+	if err := do(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartServer(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // running is a part that runs beside the test.
 type running struct {
 	cancel context.CancelFunc

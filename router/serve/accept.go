@@ -10,8 +10,7 @@ import (
 )
 
 // Acceptance is an operator's word that something about a server is in order
-// (rules §1): exactly one of Table, GTIDs, Copy
-// and Restart.
+// (rules §1): exactly one of Table, GTIDs, Copy and Restart.
 type Acceptance struct {
 	Server  string
 	Table   string   // schema.table whose taint is accepted

@@ -242,9 +242,6 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	case !known:
 		return facts, nil // no evidence where to begin: a new history
 	}
-	if proven, err := l.newest(ctx, m, &f, tail, &facts); proven || err != nil {
-		return facts, err
-	}
 	// Another run of the announced primary: what its binlog says now is compared
 	// with what the stream has (rules §11.2).
 	// What came by a clone or by SET gtid_purged is in no file; it was there
@@ -268,59 +265,6 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
 	}
 	return facts, nil
-}
-
-// newestCommits is how many of the stream's newest transactions are looked for at
-// the end of a binlog.
-const newestCommits = 256
-
-// newest looks for the stream's newest transactions in the binlog of another run
-// of the announced primary. One commit that both have proves everything before it
-// (cdc/decisions/reuse.md), so that the end of the binlog is enough; without one,
-// proven is false, and the files since the announced run have to be read.
-func (l *lead) newest(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail, facts *cdc.PrimaryFacts) (proven bool, err error) {
-	stream, named := endOfStream(tail, f)
-	if len(stream) == 0 {
-		return false, nil
-	}
-	whole := &cdc.WholeBinlog{Before: f.Executed.Subtract(named)}
-	err = m.ReadIdentities(ctx, whole.Before, f.Executed, func(t *event.Transaction) error {
-		c := commitOf(t)
-		proven = proven || stream[c]
-		whole.Commits = append(whole.Commits, c)
-		return nil
-	})
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return false, nil // there is no time for more either, which is told there
-	case err != nil:
-		return false, fmt.Errorf("look for the stream's newest transactions in the binlog: %w", err)
-	case proven:
-		facts.Whole = whole
-	}
-	return proven, nil
-}
-
-// endOfStream returns the newest commits of the stream that can be recognized in
-// the primary's binlog, and the GTIDs of all of its newest that are to be read
-// there. None where the stream has holes that the binlog may fill: what lies
-// behind a commit that both have must be read, and a hole tells not where it lies.
-func endOfStream(tail *cdc.Tail, f *binlog.PrimaryFacts) (stream map[cdc.Commit]bool, named gtid.Set) {
-	if !tail.Holes.Intersect(f.Executed).Subtract(f.Purged).IsEmpty() {
-		return nil, gtid.Set{}
-	}
-	var b gtid.Builder
-	stream = map[cdc.Commit]bool{}
-	for _, c := range tail.Commits[max(0, len(tail.Commits)-newestCommits):] {
-		if !f.Executed.Contains(c.GTID) || f.Purged.Contains(c.GTID) {
-			continue
-		}
-		b.Add(c.GTID)
-		if c.At != 0 {
-			stream[c] = true
-		}
-	}
-	return stream, b.Set()
 }
 
 // commitOf keeps of a transaction what it is recognized by.

@@ -11,8 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"tidegate/binlog"
-	"tidegate/binlog/gtid"
-	"tidegate/cdc"
 	"tidegate/cdc/event"
 )
 
@@ -72,54 +70,6 @@ func TestPrimaryThatDiedSilently(t *testing.T) {
 	say(a)
 	if got := candidate(); got != "" {
 		t.Errorf("candidate %q though a is back", got)
-	}
-}
-
-// TestEndOfStream: what is looked for at the end of the binlog of a primary that
-// was restarted.
-func TestEndOfStream(t *testing.T) {
-	set := func(text string) gtid.Set {
-		t.Helper()
-		s, err := gtid.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	uuid := gtid.UUID{0xaa, 15: 1}
-	a := uuid.String()
-	commits := func(first, last, unknown int64) (out []cdc.Commit) {
-		for n := first; n <= last; n++ {
-			c := cdc.Commit{Identity: event.Identity{GTID: gtid.GTID{UUID: uuid, Seq: n}, OriginalCommit: n}, At: n}
-			if n == unknown {
-				c.At = 0
-			}
-			out = append(out, c)
-		}
-		return out
-	}
-	for _, c := range []struct {
-		name             string
-		tail             cdc.Tail
-		executed, purged string
-		want             string // to be read
-		recognized       int
-	}{
-		{"all there", cdc.Tail{Commits: commits(1, 3, 0)}, a + ":1-3", "", a + ":1-3", 3},
-		{"written since", cdc.Tail{Commits: commits(1, 3, 0)}, a + ":1-9", "", a + ":1-3", 3},
-		{"the newest only", cdc.Tail{Commits: commits(1, 1000, 0)}, a + ":1-1000", "", a + ":745-1000", 256},
-		{"some lost", cdc.Tail{Commits: commits(1, 9, 0)}, a + ":1-7", "", a + ":1-7", 7},
-		{"all lost", cdc.Tail{Commits: commits(8, 9, 0)}, a + ":1-7", "", "", 0},
-		{"some purged", cdc.Tail{Commits: commits(1, 9, 0)}, a + ":1-9", a + ":1-5", a + ":6-9", 4},
-		{"a time that is not known", cdc.Tail{Commits: commits(1, 9, 9)}, a + ":1-9", "", a + ":1-9", 8},
-		{"a hole", cdc.Tail{Commits: commits(1, 9, 0), Holes: set(a + ":5")}, a + ":1-9", "", "", 0},
-		{"a hole that is purged there", cdc.Tail{Commits: commits(3, 9, 0), Holes: set(a + ":1-2")}, a + ":1-9", a + ":1-2", a + ":3-9", 7},
-		{"a hole that is lost", cdc.Tail{Commits: commits(1, 8, 0), Holes: set(a + ":9")}, a + ":1-8", "", a + ":1-8", 8},
-	} {
-		stream, named := endOfStream(&c.tail, &binlog.PrimaryFacts{Executed: set(c.executed), Purged: set(c.purged)})
-		if !named.Equal(set(c.want)) || len(stream) != c.recognized {
-			t.Errorf("%s: %s to be read, %d to be recognized, want %s and %d", c.name, named.OneLine(), len(stream), c.want, c.recognized)
-		}
 	}
 }
 
