@@ -54,7 +54,7 @@ func (a *assembler) add(m *event.Message) (*event.Message, error) {
 	if event.DigestOf(whole) != p.Digest {
 		return nil, fmt.Errorf("%d parts with another digest: %w", p.Total, errBadParts)
 	}
-	items, err := event.DecodeItems(whole)
+	items, err := event.DecodeItems(whole, m.Format)
 	if err != nil {
 		return nil, err
 	}

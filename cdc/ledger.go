@@ -194,6 +194,7 @@ func (l *ledger) announcement(a *event.Announcement, at event.Version) {
 	l.holes.Remove(a.Lost)
 	l.empty.Remove(a.Lost)
 	l.identities.forget(a.Lost)
+	l.identities.mark = l.identities.n
 	for xid, x := range l.open {
 		if a.Lost.Contains(x.GTID) {
 			delete(l.open, xid)

@@ -42,9 +42,6 @@ type PrimaryFacts struct {
 // §11.2): the files from the one that the announced run used last up to the
 // newest one before the current run.
 type RestartEvidence struct {
-	// Clean: that file ends in a STOP event; nothing was lost, and the other
-	// fields are not needed.
-	Clean bool
 	// Purged: the file is gone; nothing can be proven.
 	Purged bool
 	// Before is what the binlog has ahead of the first file read (its
@@ -63,6 +60,9 @@ type WholeBinlog struct {
 	// Commits are the transactions in the binlog's order, from its beginning;
 	// not to its end where there was no time for all.
 	Commits []Commit
+	// Newest: of all that was executed, Commits has those that [Tail.Newest] names,
+	// and Before is everything else.
+	Newest bool
 }
 
 // Commit is a transaction as one server's binlog has it. Two that are equal are
@@ -90,8 +90,35 @@ type Tail struct {
 	OtherFold bool
 	// PrevE is owned ∪ executed of the announced primary as STATE has it.
 	PrevE gtid.Set
-	// Commits are the newest transactions, oldest first.
+	// Commits are the newest transactions, oldest first; the last Since of them
+	// came after the newest announcement.
 	Commits []Commit
+	Since   int
+}
+
+// newestCommits is how many of the stream's newest transactions are looked for in
+// the binlog of another run.
+const newestCommits = 512
+
+// Newest returns the stream's newest transactions, and which of them the announced
+// run made after it was announced, by what its binlog then had. One of those that
+// another run's binlog has too is behind all that the stream had before it, so that
+// only what came after it has to be read there (cdc/decisions/reuse.md). There are
+// none while the stream has holes that lie behind purged: where, nobody knows.
+func (t *Tail) Newest(purged gtid.Set) (named gtid.Set, made map[Commit]bool) {
+	if t.Announced.Had.IsEmpty() || !t.Holes.Subtract(purged).IsEmpty() {
+		return gtid.Set{}, nil
+	}
+	var b gtid.Builder
+	made = map[Commit]bool{}
+	for i := max(0, len(t.Commits)-newestCommits); i < len(t.Commits); i++ {
+		c := t.Commits[i]
+		b.Add(c.GTID)
+		if i >= len(t.Commits)-t.Since && c.At != 0 && !t.Announced.Had.Contains(c.GTID) {
+			made[c] = true
+		}
+	}
+	return b.Set(), made
 }
 
 // verdict is what a writer announces, and from where it goes on.
@@ -137,6 +164,15 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 		newly = t.Delivered.Union(t.PrevE).Subtract(has)
 	}
 	gone, maybe, reason := compare(t, f, sameServer && !sameRun)
+	var missed gtid.Set // behind a transaction without a GTID nothing is read twice
+	if t.Announced.Epoch != 0 {
+		missed = has.Subtract(t.Delivered)
+	}
+	if !gone.Intersect(has).IsEmpty() || !maybe.IsEmpty() {
+		// Of what was given again the stream may have had only a part, and a replica
+		// all of it.
+		maybe = maybe.Union(missed)
+	}
 	newly = newly.Union(gone).Union(maybe)
 	switch {
 	case t.Empty:
@@ -159,17 +195,17 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 		}
 	}
 	if v.newHistory {
-		// All that the primary has, but for what was or may have been given again
-		// and is still in its binlog: that is read again, so that the stream names
-		// it (rules §11.2).
-		v.delivered = f.Executed.Subtract(newly.Subtract(f.Purged))
+		// All that the primary has, but for what was or may have been given again, or
+		// never came, and is still in its binlog: that is read, so that the stream
+		// names it (rules §11.2).
+		v.delivered = f.Executed.Subtract(newly.Union(missed).Subtract(f.Purged))
 		v.knownEmpty = t.KnownEmpty.Intersect(v.delivered).Subtract(newly)
 	} else {
 		v.delivered = t.Delivered.Subtract(lost)
 		v.hole = f.Purged.Subtract(v.delivered)
 	}
 	v.ann = event.Announcement{
-		Server: f.Server, ServerUUID: f.UUID, Epoch: f.Epoch, Executed: f.Executed,
+		Server: f.Server, ServerUUID: f.UUID, Epoch: f.Epoch, Executed: f.Executed, Had: has,
 		Lost: lost, LostIDs: ids, NewlyLost: newly, FoldNames: f.FoldNames,
 		Groups: groups(t.Groups, columns, v.delivered, v.newHistory),
 	}
@@ -190,40 +226,94 @@ func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, re
 	if f.Whole != nil {
 		return compareWhole(t, f, restarted)
 	}
-	binlog := make(map[gtid.GTID]int64, len(f.Seen))
-	for _, id := range f.Seen {
-		binlog[id.GTID] = id.OriginalCommit
-	}
+	has := f.Executed.Union(f.Owned)
 	r := f.Restart
-	proven := restarted && r != nil && !r.Clean && !r.Purged
-	if proven {
-		var read gtid.Builder
-		for _, c := range r.Commits {
-			binlog[c.GTID] = c.OriginalCommit
-			read.Add(c.GTID)
-		}
+	var files heldAgainst
+	if restarted && r != nil && !r.Purged {
+		files = hold(t, r.Commits, nil)
 		// What was delivered from that server's binlog and is in none of its
 		// files is lost, identity known or not. Holes were never read there.
-		gone = t.Delivered.Subtract(t.Holes).Subtract(r.Before).Subtract(read.Set())
-	}
-	var differs gtid.Builder
-	for _, c := range t.Commits {
-		if commit, ok := binlog[c.GTID]; ok && commit != c.OriginalCommit {
-			differs.Add(c.GTID)
+		gone = t.Delivered.Subtract(t.Holes).Subtract(r.Before).Subtract(files.read)
+		if files.common || f.Relaxed || !gone.IsEmpty() || !files.differs.IsEmpty() {
+			// Behind the newest commit that both have, a delivered GTID that the stream
+			// does not name (of its base, or older than what it remembers) was given
+			// again. Without such a commit it may have been, where the binlog was cut
+			// or a crash may have cut it.
+			maybe = files.unnamed.Intersect(t.Delivered).Subtract(t.Holes)
 		}
 	}
-	reused := gone.Intersect(f.Executed.Union(f.Owned)).Union(differs.Set())
-	maybe = f.Doubted.Intersect(t.Delivered)
-	reason = givenAgain(maybe, reused)
-	if restarted && (r == nil || r.Purged && !r.Clean) {
+	differs := files.differs.Union(differing(t, f.Seen))
+	gone = gone.Union(differs)
+	maybe = maybe.Union(f.Doubted.Intersect(t.Delivered))
+	reason = givenAgain(maybe, gone.Intersect(has).Union(differs))
+	if restarted && (r == nil || r.Purged) {
 		reason = "the primary restarted, and its binlog can not prove that it lost nothing"
 		if f.Relaxed {
 			// Nobody knows which ones it lost and gave again: any of them.
-			maybe = t.Delivered.Subtract(t.Holes).Intersect(f.Executed.Union(f.Owned))
+			maybe = t.Delivered.Subtract(t.Holes).Intersect(has)
 		}
 	}
-	gone = gone.Union(differs.Set())
 	return gone, maybe.Subtract(gone), reason
+}
+
+// heldAgainst is what came of holding a binlog against the stream.
+type heldAgainst struct {
+	read    gtid.Set // all transactions that were read
+	same    gtid.Set // the stream's, by identity, or before common
+	differs gtid.Set // the stream has another transaction
+	unnamed gtid.Set // behind common, and the stream names none
+	common  bool     // there is a commit that both have, with nothing before it that differs
+}
+
+// hold compares commits, in the binlog's order, with the stream's. One that both
+// have proves the binlog to be the announced one up to there, as long as nothing
+// before it differs: a binlog only grows at its end, and its files are purged from
+// the beginning. With made, only those prove that.
+func hold(t *Tail, commits []Commit, made map[Commit]bool) (h heldAgainst) {
+	stream := make(map[gtid.GTID]Commit, len(t.Commits))
+	for _, c := range t.Commits {
+		stream[c.GTID] = c
+	}
+	var read, same, differs, unnamed gtid.Builder
+	common, parted := 0, false
+	for i, c := range commits {
+		read.Add(c.GTID)
+		s, named := stream[c.GTID]
+		switch {
+		case !named:
+		case s.Identity != c.Identity:
+			parted = true
+			differs.Add(c.GTID)
+		default:
+			same.Add(c.GTID)
+			if s == c && c.At != 0 && !parted && (made == nil || made[c]) {
+				common = i + 1
+			}
+		}
+	}
+	for i, c := range commits {
+		if i < common {
+			same.Add(c.GTID)
+		} else if _, named := stream[c.GTID]; !named {
+			unnamed.Add(c.GTID)
+		}
+	}
+	return heldAgainst{read: read.Set(), same: same.Set(), differs: differs.Set(), unnamed: unnamed.Set(), common: common > 0}
+}
+
+// differing returns the GTIDs under which the stream has another transaction.
+func differing(t *Tail, seen []event.Identity) gtid.Set {
+	came := make(map[gtid.GTID]event.Identity, len(seen))
+	for _, id := range seen {
+		came[id.GTID] = id
+	}
+	var b gtid.Builder
+	for _, c := range t.Commits {
+		if id, ok := came[c.GTID]; ok && id != c.Identity {
+			b.Add(c.GTID)
+		}
+	}
+	return b.Set()
 }
 
 // givenAgain is why a history ends, if it does.
@@ -237,55 +327,35 @@ func givenAgain(maybe, reused gtid.Set) string {
 	return ""
 }
 
-// compareWhole is compare where the binlog may part from the stream anywhere. A
-// commit of the stream that is in it proves it to be the same one up to there, as
-// long as nothing before differs: a binlog only grows at its end, and its files
-// are purged from the beginning. Of what comes behind, and of all where there is
-// no such commit, a GTID is in doubt unless its transaction was read and is the
-// stream's: what was given again and purged since left nothing that could differ.
+// compareWhole is compare where the binlog may part from the stream anywhere. Of
+// what comes behind the newest common commit, and of all where there is none, a
+// GTID is in doubt unless its transaction was read and is the stream's: what was
+// given again and purged since left nothing that could differ.
 func compareWhole(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, reason string) {
-	stream := make(map[gtid.GTID]Commit, len(t.Commits))
-	for _, c := range t.Commits {
-		stream[c.GTID] = c
-	}
-	var read, same, differs gtid.Builder
-	common, parted := 0, false
-	for i, c := range f.Whole.Commits {
-		read.Add(c.GTID)
-		s, named := stream[c.GTID]
-		switch {
-		case !named:
-		case s.Identity != c.Identity:
-			parted = true
-			differs.Add(c.GTID)
-		default:
-			same.Add(c.GTID)
-			if s == c && c.At != 0 && !parted {
-				common = i + 1
-			}
+	var made map[Commit]bool
+	if f.Whole.Newest {
+		if _, made = t.Newest(f.Purged); made == nil {
+			made = map[Commit]bool{}
 		}
 	}
-	for _, id := range f.Seen {
-		if s, named := stream[id.GTID]; named && s.Identity != id {
-			differs.Add(id.GTID)
-		}
-	}
-	if common > 0 {
-		same.AddSet(f.Whole.Before)
-		for _, c := range f.Whole.Commits[:common] {
-			same.Add(c.GTID)
-		}
+	held := hold(t, f.Whole.Commits, made)
+	same := held.same
+	if held.common {
+		same = same.Union(f.Whole.Before)
 	}
 	has := f.Executed
 	if restarted {
 		// The announced run's binlog may be ahead of what it has executed; what
 		// another run is committing is given again.
 		has = has.Union(f.Owned)
-		gone = t.Delivered.Subtract(t.Holes).Subtract(f.Executed).Subtract(read.Set())
+		gone = t.Delivered.Subtract(t.Holes).Subtract(f.Executed).Subtract(held.read)
 	}
-	gone = gone.Union(differs.Set())
-	maybe = t.Delivered.Intersect(has).Subtract(same.Set()).Subtract(gone)
-	return gone, maybe, givenAgain(maybe, gone.Intersect(has).Union(differs.Set()))
+	differs := held.differs.Union(differing(t, f.Seen))
+	gone = gone.Union(differs)
+	// A replica may have what was purged here before it was read, too: of before it
+	// was given again.
+	maybe = t.Delivered.Intersect(has).Union(f.Purged.Subtract(t.Delivered)).Subtract(same).Subtract(gone)
+	return gone, maybe, givenAgain(maybe, gone.Intersect(has).Union(differs))
 }
 
 // groups names the columns whose values are recorded from here on, and for each

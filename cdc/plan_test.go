@@ -129,10 +129,6 @@ func TestPlan(t *testing.T) {
 			with: func(_ *Tail, f *PrimaryFacts) { f.Restart = &RestartEvidence{Purged: true} },
 		},
 		{
-			name: "clean restart", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
-			with: func(_ *Tail, f *PrimaryFacts) { f.Restart = &RestartEvidence{Clean: true} },
-		},
-		{
 			name: "unclean restart that lost nothing", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
 			with: func(_ *Tail, f *PrimaryFacts) {
 				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-9"), 0)}
@@ -165,10 +161,59 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "identities older than the window", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a9", from: "a1-8",
+			name: "the stream names none, and the binlog was cut", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a4-9", from: "a1-3",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.Commits = nil
 				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-8"), 0)}
+			},
+		},
+		{
+			name: "the stream names none, and a crash may have cut the binlog", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a4-9", from: "a1-3",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Commits, f.Relaxed = nil, true
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-9"), 0)}
+			},
+		},
+		{
+			name: "the stream names none, and no crash can have cut the binlog", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Commits = nil
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-9"), 0)}
+			},
+		},
+		{
+			name: "behind the newest common commit the stream names no more", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a6-9", from: "a1-5",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Commits = commits(s("a4-5"), 0)
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: append(commits(s("a4-5"), 0), commits(s("a6-9"), 100)...)}
+			},
+		},
+		{
+			name: "the newest, made behind the announcement, are there", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Announced.Had, t.Since = s("a1-6"), 4
+				f.Whole = &WholeBinlog{Before: s("a1-5 a10-12"), Commits: commits(s("a6-9"), 0), Newest: true}
+			},
+		},
+		{
+			name: "some of the newest were given again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a8-9", ids: "a8-9", from: "a1-7",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Announced.Had, t.Since = s("a1-6"), 4
+				f.Whole = &WholeBinlog{Before: s("a1-5"), Commits: append(commits(s("a6-7"), 0), commits(s("a8-9"), 100)...), Newest: true}
+			},
+		},
+		{
+			name: "of the newest, none that is there was made behind the announcement", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a1-5 a8-9", ids: "a8-9", from: "a6-7",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Announced.Had, t.Since = s("a1-7"), 4
+				f.Whole = &WholeBinlog{Before: s("a1-5"), Commits: append(commits(s("a6-7"), 0), commits(s("a8-9"), 100)...), Newest: true}
+			},
+		},
+		{
+			name: "an announcement that does not say what was being committed", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a1-5", from: "a6-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Since = 4
+				f.Whole = &WholeBinlog{Before: s("a1-5"), Commits: commits(s("a6-9"), 0), Newest: true}
 			},
 		},
 		{
@@ -191,14 +236,14 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "no evidence, and a crash may have lost what was committed", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, newly: "a1-4 a6-9", from: "a1-3 a5 a10-12", empty: "a5",
+			name: "no evidence, and a crash may have lost what was committed", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, newly: "a1-4 a6-12", from: "a1-3 a5", empty: "a5",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.Holes, t.KnownEmpty = s("a5"), s("a3 a5 a7")
 				f.Purged, f.Relaxed = s("a1-3"), true
 			},
 		},
 		{
-			name: "no evidence, and no crash can have lost anything", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, from: "a1-12", empty: "a3",
+			name: "no evidence, and no crash can have lost anything", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, from: "a1-9", empty: "a3",
 			with: func(t *Tail, f *PrimaryFacts) { t.KnownEmpty = s("a3") },
 		},
 		{
@@ -216,7 +261,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name: "another data set, given again and purged: all that was purged is in doubt", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"),
-			newHistory: true, newly: "a1-9", from: "a1-12",
+			newHistory: true, newly: "a1-12", from: "a1-11",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.Holes, t.KnownEmpty = s("a2"), s("a3")
 				f.Purged, f.Whole = s("a1-11"), &WholeBinlog{Before: s("a1-11"), Commits: commits(s("a12"), 100)}
@@ -388,6 +433,48 @@ func TestFactsThatMayNotBeAnnounced(t *testing.T) {
 		spoil(&f)
 		if f.validate() == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestNewest: what is looked for at the end of another run's binlog, and which of it
+// proves what is older.
+func TestNewest(t *testing.T) {
+	s := func(text string) gtid.Set { return set(t, text) }
+	for _, c := range []struct {
+		name                  string
+		delivered, had, holes string
+		since                 int
+		purged                string
+		named, made           string
+		withoutTime           string
+	}{
+		{name: "behind the announcement", delivered: "a1-9", had: "a1-5", since: 4, named: "a1-9", made: "a6-9"},
+		{name: "read behind it, made before", delivered: "a1-9", had: "a1-7", since: 4, named: "a1-9", made: "a8-9"},
+		{name: "not known to be had, and before it", delivered: "a1-9", had: "a1-5", since: 2, named: "a1-9", made: "a8-9"},
+		{name: "nothing since", delivered: "a1-9", had: "a1-9", named: "a1-9"},
+		{name: "not said what it had", delivered: "a1-9", since: 9},
+		{name: "a commit time that is not known", delivered: "a1-9", had: "a1-5", since: 4, withoutTime: "a9", named: "a1-9", made: "a6-8"},
+		{name: "the newest only", delivered: "a1-1000", had: "a1", since: 1000, named: "a489-1000", made: "a489-1000"},
+		{name: "a hole somewhere", delivered: "a1-9", had: "a1-5", since: 4, holes: "b3"},
+		{name: "a hole that is purged", delivered: "a1-9", had: "a1-5", since: 4, holes: "b3", purged: "b1-3", named: "a1-9", made: "a6-9"},
+	} {
+		tail := &Tail{
+			Delivered: s(c.delivered), Holes: s(c.holes), Commits: commits(s(c.delivered), 0), Since: c.since,
+			Announced: event.Announcement{Had: s(c.had)},
+		}
+		for i := range tail.Commits {
+			if s(c.withoutTime).Contains(tail.Commits[i].GTID) {
+				tail.Commits[i].At = 0
+			}
+		}
+		named, made := tail.Newest(s(c.purged))
+		var proving gtid.Builder
+		for m := range made {
+			proving.Add(m.GTID)
+		}
+		if !named.Equal(s(c.named)) || !proving.Set().Equal(s(c.made)) {
+			t.Errorf("%s: %s are named and %s prove, want %s and %s", c.name, named.OneLine(), proving.Set().OneLine(), c.named, c.made)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 type identityRing struct {
 	slots   []identitySlot
 	n       uint64 // how many were ever pushed
+	mark    uint64 // n at the newest announcement
 	sources []gtid.Source
 	last    uint32 // index of the source pushed last
 }
@@ -72,6 +73,10 @@ func (r *identityRing) find(g gtid.GTID) (event.Identity, bool) {
 	}
 	return event.Identity{}, false
 }
+
+// since is how many of what is remembered came after the newest announcement: the
+// last ones of all.
+func (r *identityRing) since() int { return int(min(r.n-r.mark, uint64(len(r.slots)))) }
 
 // forget drops the identities of a set.
 func (r *identityRing) forget(set gtid.Set) {

@@ -195,7 +195,7 @@ func (l *ledger) tail(print [8]byte) *Tail {
 		Empty: l.history == 0, Delivered: l.delivered.Set(), Holes: l.holes.Set(), Lost: l.lost, LostIDs: l.lostIDs,
 		History: l.history, Announced: l.announced, Groups: l.groups, FoldNames: l.announced.FoldNames, KnownEmpty: l.empty.Set(),
 		OtherFold: l.history != 0 && (h.Fold != key.FoldVersion || h.SecretPrint != print),
-		Commits:   l.identities.all(),
+		Commits:   l.identities.all(), Since: l.identities.since(),
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // storeFormat is the version of what is in a store. Others are built anew, but
 // for newer ones, which are refused.
-const storeFormat = 1
+const storeFormat = 2
 
 // ErrForeignStore is wrapped when a store belongs to another cluster, or was
 // written by a newer program. It is not touched.
@@ -207,7 +207,7 @@ func (ix *Index) encodeState() []byte {
 
 func decodeOne[T event.Item](raw []byte) (T, error) {
 	var none T
-	items, err := event.DecodeItems(raw)
+	items, err := event.DecodeItems(raw, event.Format)
 	if err != nil {
 		return none, err
 	}

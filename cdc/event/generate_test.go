@@ -84,7 +84,7 @@ func (g generator) groups() []event.GroupColumn {
 func (g generator) announcement() *event.Announcement {
 	return &event.Announcement{
 		Server: g.text(), ServerUUID: g.uuid(), Epoch: event.Epoch(g.u64()), History: event.History(g.u64()),
-		Executed: g.set(), Lost: g.set(), LostIDs: list(g, 3, g.identity), NewlyLost: g.set(),
+		Executed: g.set(), Had: g.set(), Lost: g.set(), LostIDs: list(g, 3, g.identity), NewlyLost: g.set(),
 		Timelines: g.timelines(), Groups: g.groups(), FoldNames: g.bool(),
 	}
 }

@@ -21,7 +21,7 @@ var ErrCorrupt = errors.New("corrupt wire form")
 
 // oldestFormat is the oldest format that the decoders accept: the one before
 // [Format], once there is one.
-const oldestFormat uint8 = 1
+const oldestFormat uint8 = 2
 
 // The second byte of each encoding.
 const (

@@ -33,7 +33,7 @@ func DecodeMessage(b []byte) (*Message, error) {
 		return nil, err
 	}
 	d := decoder{reader: r}
-	m := &Message{Digest: DigestOf(b)}
+	m := &Message{Digest: DigestOf(b), Format: r.format}
 	m.Incarnation = d.array16()
 	m.Count = d.fixed64()
 	m.Prev = d.array16()
@@ -275,6 +275,9 @@ func (d *decoder) announcement(a *Announcement) {
 	a.Timelines = d.timelines()
 	a.Groups = d.groups()
 	a.FoldNames = d.bool()
+	if d.format >= 3 {
+		a.Had = d.set()
+	}
 }
 
 func (d *decoder) timelines() []TimelineStart {
@@ -329,10 +332,11 @@ func EncodeItems(items []Item) []byte {
 	return e.b
 }
 
-// DecodeItems reads what [EncodeItems] wrote; the items refer to b. It is for
-// the rare large items: transactions are refused.
-func DecodeItems(b []byte) ([]Item, error) {
-	d := decoder{reader: reader{b: b}}
+// DecodeItems reads what [EncodeItems] wrote, in the format of the message that
+// carried it ([Format] where this program kept it itself); the items refer to b. It
+// is for the rare large items: transactions are refused.
+func DecodeItems(b []byte, format uint8) ([]Item, error) {
+	d := decoder{reader: reader{b: b, format: format}}
 	items := make([]Item, d.count(1))
 	for i := range items {
 		if d.err != nil {

@@ -267,6 +267,7 @@ func (e *encoder) announcement(a *Announcement) {
 	e.timelines(a.Timelines)
 	e.groups(a.Groups)
 	e.b = appendBool(e.b, a.FoldNames)
+	e.b = a.Had.AppendBinary(e.b)
 }
 
 func (e *encoder) timelines(list []TimelineStart) {

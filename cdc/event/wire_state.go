@@ -135,14 +135,10 @@ func DecodeServerStateAfter(b []byte, last *ServerState) (*ServerState, error) {
 	s.Excluded, s.Filtered = r.texts(), r.texts()
 	s.FilteredTables = r.digests()
 	s.BinlogPos = r.uvarint()
-	if r.format >= 2 {
-		s.BinlogMark = r.fixed64()
-	}
+	s.BinlogMark = r.fixed64()
 	s.SourceUUID = r.array16()
 	s.UptimeSeconds, s.ThreadsRunning, s.ProbedUnixMicro = r.varint(), r.varint(), r.varint()
-	if r.format >= 2 {
-		s.Ends = r.runEnds()
-	}
+	s.Ends = r.runEnds()
 	if err := r.close(); err != nil {
 		return nil, err
 	}

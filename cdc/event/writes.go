@@ -6,7 +6,7 @@ import (
 )
 
 // Format is the version of the wire form that this package writes.
-const Format uint8 = 2
+const Format uint8 = 3
 
 // Version orders the transactions of a history: timeline<<43 | ordinal. "Newer"
 // always means a larger Version, never a larger GTID number (rules §1). Zero is
@@ -125,6 +125,9 @@ type Message struct {
 	// Digest is [DigestOf] the message as it was read: the Prev of the next
 	// one. DecodeMessage sets it; it is not part of the wire form.
 	Digest [16]byte
+	// Format is that of the bytes which DecodeMessage read, and of what its parts
+	// carry.
+	Format uint8
 }
 
 // Item is one of: *Transaction, *Chunk, *Hole, *Announcement, *Checkpoint,
@@ -193,6 +196,10 @@ type Announcement struct {
 	Epoch      Epoch
 	History    History
 	Executed   gtid.Set // of the primary, read after its old channel was drained
+	// Had is Executed and what the primary was committing besides: its binlog had
+	// no other transaction yet, so that each one outside of it lies behind all of
+	// them there. Empty: not known.
+	Had gtid.Set
 	// Lost is every GTID that is lost and not seen again since; LostIDs are the
 	// identities known of them. Both are complete, not increments.
 	Lost    gtid.Set

@@ -232,8 +232,14 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0, Relaxed: f.Relaxed,
 	}
 	restarted := tail.Announced.Epoch != 0 && tail.Announced.ServerUUID == f.ServerUUID && tail.Announced.Epoch != f.Epoch
+	reused := len(l.seen) > 0 && !tail.Empty
+	if restarted && !reused {
+		if proven, err := l.newest(ctx, m, &f, tail, &facts); proven || err != nil {
+			return facts, err
+		}
+	}
 	switch {
-	case len(l.seen) > 0 && !tail.Empty || restarted && known && last.Epoch == 0:
+	case reused || restarted && known && last.Epoch == 0:
 		err = l.whole(ctx, m, &f, &facts)
 		return facts, err
 	case !restarted:
@@ -265,6 +271,36 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
 	}
 	return facts, nil
+}
+
+// newest looks for the stream's newest transactions in the binlog of another run
+// of the announced primary: one that was made behind the announcement proves all
+// that is older (cdc/decisions/reuse.md). Without one, proven is false, and the files
+// since the announced run have to be read. So they have where the binlog is not
+// synced: what a crash of the host leaves of it may have gaps.
+func (l *lead) newest(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail, facts *cdc.PrimaryFacts) (proven bool, err error) {
+	named, made := tail.Newest(f.Purged)
+	if f.Relaxed || len(made) == 0 {
+		return false, nil
+	}
+	there := named.Intersect(f.Executed).Subtract(f.Purged)
+	whole := &cdc.WholeBinlog{Before: f.Executed.Subtract(there), Newest: true}
+	err = m.ReadIdentities(ctx, whole.Before, f.Executed, func(t *event.Transaction) error {
+		c := commitOf(t)
+		proven = proven || made[c]
+		whole.Commits = append(whole.Commits, c)
+		return nil
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, nil // there is no time for more either, which is told there
+	case err != nil:
+		return false, fmt.Errorf("look for the stream's newest transactions in the binlog: %w", err)
+	case proven:
+		facts.Whole = whole
+		l.log.Info("the binlog goes on from the stream's newest transactions", "server", f.Server, "compared", len(whole.Commits))
+	}
+	return proven, nil
 }
 
 // commitOf keeps of a transaction what it is recognized by.
