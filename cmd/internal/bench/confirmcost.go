@@ -21,14 +21,15 @@ import (
 const (
 	costTable   = "bench_cost"
 	costWriters = 8
-	// costWarm is how long the load runs before a half round counts.
+	// costWarm is how long the load runs before a third of a round counts.
 	costWarm = 500 * time.Millisecond
 )
 
-// confirmCostRow takes the primary's closed-loop write throughput without and
-// with a Tidegate that follows all servers. All mysqlds share one processor;
-// writers and Tidegate (a process of its own) have the others, so that what is
-// lost is what Tidegate asks of mysqld, and not its own work.
+// confirmCostRow takes the primary's closed-loop write throughput without
+// readers, with bare readers of all binlogs, and with a Tidegate that follows
+// all servers. All mysqlds share one processor; writers and bare readers (this
+// process) and Tidegate (a process of its own) have the others, so that what is
+// lost is what is asked of mysqld, and not the readers' own work.
 func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error) {
 	c, err := b.startServers(ctx, testenv.Options{})
 	if err != nil {
@@ -54,22 +55,50 @@ func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, daemon.close(ctx)) }()
-	m := costMeasure{b: b, c: c, load: l, daemon: daemon, confirmed: map[string][]float64{}}
-	without, with, err := rounds(ctx, b.effort.confirmRound, m.without, m.with)
+	m := costMeasure{b: b, c: c, load: l, daemon: daemon}
+	thirds, err := rotated(ctx, b.effort.confirmRound, m.without, m.bare, m.with)
 	if err != nil {
 		return nil, err
 	}
-	figures = []Figure{
-		figure("confirm_cost.throughput", median(with), "txn/s", higher).against(median(without), medianRatio(with, without)).must(0.95).aim(0.98),
-		figure("confirm_cost.primary_cpu", median(m.cpuWith), "us/txn", lower).against(median(m.cpuWithout), medianRatio(m.cpuWith, m.cpuWithout)),
-		figure("confirm_cost.dumps", median(m.dumps), "% of the processor", lower),
-		figure("confirm_cost.probes", median(m.probes), "% of the processor", lower),
-		figure("confirm_cost.applied", median(m.appliedWith), "of the primary's txn", higher).against(median(m.appliedWithout), medianRatio(m.appliedWith, m.appliedWithout)),
+	return costFigures(c, thirds[0], thirds[1], thirds[2]), nil
+}
+
+// costFigures holds the thirds of the rounds against each other.
+func costFigures(c *testenv.Cluster, without, bare, with []third) []Figure {
+	perSecond := func(t *third) float64 { return t.perSecond }
+	primaryCPU := func(t *third) float64 { return t.primaryCPU }
+	applied := func(t *third) float64 { return t.applied }
+	dumps := func(t *third) float64 { return t.dumps }
+	probes := func(t *third) float64 { return t.probes }
+	figures := []Figure{
+		costFigure("confirm_cost.throughput", "txn/s", higher, perSecond, with, without).must(0.95).aim(0.98),
+		costFigure("confirm_cost.floor", "txn/s", higher, perSecond, bare, without),
+		costFigure("confirm_cost.over_floor", "txn/s", higher, perSecond, with, bare),
+		costFigure("confirm_cost.primary_cpu", "us/txn", lower, primaryCPU, with, without),
+		costFigure("confirm_cost.dumps", "% of the processor", lower, dumps, with, bare),
+		figure("confirm_cost.probes", median(each(with, probes)), "% of the processor", lower),
+		costFigure("confirm_cost.applied", "of the primary's txn", higher, applied, with, without),
 	}
 	for _, s := range c.Replicas() {
-		figures = append(figures, figure("confirm_cost.confirmations_"+s.Name(), median(m.confirmed[s.Name()]), "1/s", higher))
+		confirmed := each(with, func(t *third) float64 { return t.confirmed[s.Name()] })
+		figures = append(figures, figure("confirm_cost.confirmations_"+s.Name(), median(confirmed), "1/s", higher))
 	}
-	return figures, nil
+	return figures
+}
+
+// each takes one value of each third.
+func each(ts []third, of func(*third) float64) []float64 {
+	out := make([]float64, len(ts))
+	for i := range ts {
+		out[i] = of(&ts[i])
+	}
+	return out
+}
+
+// costFigure holds one value of the thirds against the same of others.
+func costFigure(name, unit, better string, of func(*third) float64, value, baseline []third) Figure {
+	v, b := each(value, of), each(baseline, of)
+	return figure(name, median(v), unit, better).against(median(b), medianRatio(v, b))
 }
 
 // pinServers gives the mysqlds one processor and this process, with what it
@@ -95,29 +124,59 @@ func pinServers(c *testenv.Cluster) (unpin func() error, err error) {
 	return unpin, nil
 }
 
-// costMeasure measures halves of rounds.
+// costMeasure measures thirds of rounds.
 type costMeasure struct {
 	b      *bench
 	c      *testenv.Cluster
 	load   *costLoad
 	daemon *child
-
-	cpuWithout, cpuWith         []float64            // of the primary, microseconds a transaction
-	appliedWithout, appliedWith []float64            // by the replicas meanwhile, of what was written
-	dumps, probes               []float64            // of Tidegate's connections, percent of the servers' processor
-	confirmed                   map[string][]float64 // confirmations a second, by server
 }
 
-func (m *costMeasure) without(ctx context.Context) (float64, error) {
-	h, err := m.measure(ctx, func(bool) error { return nil })
-	m.cpuWithout, m.appliedWithout = append(m.cpuWithout, h.primaryCPU), append(m.appliedWithout, h.applied)
-	return h.perSecond, err
+// third is what one third of a round gave.
+type third struct {
+	perSecond  float64
+	primaryCPU float64 // microseconds a transaction
+	applied    float64 // by a replica on average, of what the primary wrote
+	// Of connections of Tidegate's account, which bare readers use too, on all
+	// servers, percent of the servers' one processor: what a binlog is sent by,
+	// and all else.
+	dumps, probes float64
+	confirmed     map[string]float64 // confirmations a second, by server; of Tidegate alone
 }
 
-func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
+func (m *costMeasure) without(ctx context.Context) (third, error) {
+	return m.measure(ctx, func(bool) error { return nil })
+}
+
+// bare is the third in which the binlogs are read, and nothing else.
+func (m *costMeasure) bare(ctx context.Context) (t third, err error) {
+	readers, err := startBareReaders(ctx, m.c)
+	if err != nil {
+		return t, err
+	}
+	defer readers.close()
+	// What the server must look through to find where to begin ends with the
+	// first transaction that it sends.
+	if err := m.load.insert[0](ctx, m.load.next.Add(1)); err != nil {
+		return t, err
+	}
+	if err := inSync(ctx, m.c); err != nil {
+		return t, err
+	}
+	if err := readers.await(ctx); err != nil {
+		return t, err
+	}
+	if t, err = m.measure(ctx, func(bool) error { return nil }); err != nil {
+		return t, err
+	}
+	return t, readers.await(ctx) // one that had stopped cost nothing
+}
+
+// with is the third in which a Tidegate runs.
+func (m *costMeasure) with(ctx context.Context) (t third, err error) {
 	at, err := m.daemon.start(ctx)
 	if err != nil {
-		return 0, err
+		return t, err
 	}
 	defer func() {
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
@@ -127,7 +186,7 @@ func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
 	var before, after map[string]float64
 	var began time.Time
 	var took float64
-	h, err := m.measure(ctx, func(begin bool) (err error) {
+	t, err = m.measure(ctx, func(begin bool) (err error) {
 		if begin {
 			before, err = confirmations(ctx, at)
 			began = time.Now()
@@ -138,34 +197,23 @@ func (m *costMeasure) with(ctx context.Context) (tps float64, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return t, err
 	}
-	m.cpuWith, m.appliedWith = append(m.cpuWith, h.primaryCPU), append(m.appliedWith, h.applied)
-	m.dumps, m.probes = append(m.dumps, h.dumps), append(m.probes, h.probes)
+	t.confirmed = map[string]float64{}
 	for name, n := range after {
-		m.confirmed[name] = append(m.confirmed[name], (n-before[name])/took)
+		t.confirmed[name] = (n - before[name]) / took
 	}
-	return h.perSecond, nil
+	return t, nil
 }
 
-// half is what one half of a round gave.
-type half struct {
-	perSecond  float64
-	primaryCPU float64 // microseconds a transaction
-	applied    float64 // by a replica on average, of what the primary wrote
-	// Of Tidegate's connections on all servers, percent of the servers' one
-	// processor: what a binlog is sent by, and all else.
-	dumps, probes float64
-}
-
-// measure is one half of a round: the servers begin level, and the load is warm
-// when it begins to count. edge is called where counting begins and ends.
-func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) (h half, err error) {
+// measure is one third of a round: the servers begin level, and the load is
+// warm when it begins to count. edge is called where counting begins and ends.
+func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) (t third, err error) {
 	if err := inSync(ctx, m.c); err != nil {
-		return h, err
+		return t, err
 	}
 	var before, after costEdge
-	h.perSecond, err = m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
+	t.perSecond, err = m.load.run(ctx, m.b.effort.confirmFor, func(begin bool) (err error) {
 		if begin {
 			if err := edge(begin); err != nil {
 				return err
@@ -179,15 +227,15 @@ func (m *costMeasure) measure(ctx context.Context, edge func(begin bool) error) 
 		return edge(begin)
 	})
 	if err != nil {
-		return h, err
+		return t, err
 	}
 	wrote, micros := after.executed[0]-before.executed[0], float64(after.at.Sub(before.at).Microseconds())
 	for i := range m.c.Replicas() {
-		h.applied += (after.executed[1+i] - before.executed[1+i]) / max(wrote, 1) / float64(len(m.c.Replicas()))
+		t.applied += (after.executed[1+i] - before.executed[1+i]) / max(wrote, 1) / float64(len(m.c.Replicas()))
 	}
-	h.primaryCPU = (after.primaryCPU - before.primaryCPU) / max(wrote, 1)
-	h.dumps, h.probes = 100*(after.dumps-before.dumps)/micros, 100*(after.probes-before.probes)/micros
-	return h, nil
+	t.primaryCPU = (after.primaryCPU - before.primaryCPU) / max(wrote, 1)
+	t.dumps, t.probes = 100*(after.dumps-before.dumps)/micros, 100*(after.probes-before.probes)/micros
+	return t, nil
 }
 
 // confirmations reads the counters of a Tidegate, by server.

@@ -3,11 +3,14 @@ package bench
 import (
 	"bufio"
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"tidegate/testenv"
 )
 
 func TestQuantile(t *testing.T) {
@@ -63,6 +66,33 @@ func TestRoundsAlternate(t *testing.T) {
 	// Ratios 2/2, 6/4, 10/6: the median round counts, not the medians' quotient.
 	if got := medianRatio(as, bs); math.Abs(got-1.5) > 1e-9 {
 		t.Errorf("median ratio is %v, want 1.5", got)
+	}
+}
+
+func TestRotatedGivesEachSideEachPlace(t *testing.T) {
+	var order []string
+	side := func(name string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) {
+			order = append(order, name)
+			return name + strconv.Itoa(len(order)), nil
+		}
+	}
+	got, err := rotated(t.Context(), 3, side("a"), side("b"), side("c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, ""); got != "abcbcacab" {
+		t.Errorf("order is %s", got)
+	}
+	if want := [][]string{{"a1", "a6", "a8"}, {"b2", "b4", "b9"}, {"c3", "c5", "c7"}}; !slices.EqualFunc(got, want, slices.Equal[[]string]) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if full.confirmRound%3 != 0 {
+		t.Errorf("in %d rounds the three sides do not have each place equally often", full.confirmRound)
+	}
+	failed := errors.New("no")
+	if _, err := rotated(t.Context(), 1, side("a"), func(context.Context) (string, error) { return "", failed }); !errors.Is(err, failed) {
+		t.Errorf("got %v, want the error of the side that failed", err)
 	}
 }
 
@@ -142,6 +172,51 @@ func TestParseCounter(t *testing.T) {
 	}
 	if _, err := parseCounter([]byte("x_total{server=\"b\"} many\n"), "x_total", "server"); err == nil {
 		t.Error("a value that is no number was read")
+	}
+}
+
+// What bare readers are held against is that they read everything: one that has
+// ended must not pass for one that costs nothing.
+func TestBareReadersReadEverything(t *testing.T) {
+	ctx := t.Context()
+	c, err := testenv.Start(ctx, testenv.Options{Servers: 2})
+	if err != nil {
+		t.Fatalf("%v\nto provide it: go run ./cmd/tidegate bench --quick, once with a network, or set TIDEGATE_MYSQLD", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	commit := func(sql string) {
+		t.Helper()
+		if err := errors.Join(c.Primary().Exec(ctx, sql), c.WaitInSync(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit("CREATE TABLE app.bare (id INT PRIMARY KEY)")
+	readers, err := startBareReaders(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readers.close()
+	const n = 5
+	for i := range n {
+		commit("INSERT INTO app.bare VALUES (" + strconv.Itoa(i) + ")")
+	}
+	if err := readers.await(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range readers {
+		if got := r.txns.Load(); got != n {
+			t.Errorf("of %s, %d transactions were read, want %d", r.server.Name(), got, n)
+		}
+	}
+	replica := readers[1]
+	closeWithin(replica.syncer.Close)
+	commit("INSERT INTO app.bare VALUES (" + strconv.Itoa(n) + ")")
+	if err := readers.await(ctx); err == nil || !strings.Contains(err.Error(), replica.server.Name()) {
+		t.Errorf("got %v after the reader of %s was closed, want an error that names it", err, replica.server.Name())
 	}
 }
 

@@ -23,6 +23,24 @@ func rounds(ctx context.Context, n int, a, b func(context.Context) (float64, err
 	return as, bs, nil
 }
 
+// rotated measures all sides in each of n rounds and returns, for each side, one
+// result a round. Each round begins one side later than the one before, so that
+// over a multiple of len(sides) rounds a drift falls on all sides alike.
+func rotated[T any](ctx context.Context, n int, sides ...func(context.Context) (T, error)) ([][]T, error) {
+	out := make([][]T, len(sides))
+	for round := range n {
+		for i := range sides {
+			side := (round + i) % len(sides)
+			x, err := sides[side](ctx)
+			if err != nil {
+				return nil, err
+			}
+			out[side] = append(out[side], x)
+		}
+	}
+	return out, nil
+}
+
 // median of the values, which are not modified: of an even number the mean of
 // the two in the middle; 0 of none.
 func median(xs []float64) float64 {

@@ -79,7 +79,7 @@ type effort struct {
 	records   int // of decide and memory
 	trials    int // of yes_delay, each way
 
-	confirmFor   time.Duration // one half of a round of confirm_cost
+	confirmFor   time.Duration // one third of a round of confirm_cost
 	confirmRound int
 
 	catchupTxns   int
@@ -92,12 +92,12 @@ type effort struct {
 var (
 	full = effort{
 		rounds: 20, decideFor: 15 * time.Second, asks: 20_000, records: 1_000_000, trials: 2000,
-		confirmFor: 5 * time.Second, confirmRound: 10, catchupTxns: 300_000, catchupRounds: 10,
+		confirmFor: 4 * time.Second, confirmRound: 12, catchupTxns: 300_000, catchupRounds: 10,
 		recoverTxns: 3600 * recoverRate, recoverRounds: 3,
 	}
 	quick = effort{
 		rounds: 3, decideFor: 2 * time.Second, asks: 2000, records: 1_000_000, trials: 100,
-		confirmFor: 1500 * time.Millisecond, confirmRound: 2, catchupTxns: 20_000, catchupRounds: 2,
+		confirmFor: time.Second, confirmRound: 2, catchupTxns: 20_000, catchupRounds: 2,
 		recoverTxns: 50 * recoverRate, recoverRounds: 1,
 	}
 )
