@@ -47,8 +47,9 @@ type MonitorOptions struct {
 	// Accepted lists what the operator accepted for this server; nil: nothing.
 	Accepted func() []Acceptance
 	// PrimaryE returns owned ∪ executed of the announced primary from a probe
-	// that began after the call. It is what makes a GTID errant (rules §2.3);
-	// nil: errant GTIDs stay merely unproven.
+	// that began after the call. It is what makes a GTID errant (rules §2.3), and
+	// vets what a data set had at first sight and its binlog does not show (§2.2);
+	// nil: both stay merely unproven.
 	PrimaryE func(ctx context.Context) (gtid.Set, error)
 	// Definitions are the primary's, to find tables that this server filters or
 	// keeps in another engine; nil: the server's own tables alone are looked at.

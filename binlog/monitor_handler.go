@@ -229,7 +229,7 @@ func (s *session) oneTail(ctx context.Context, purged purgedSets, pause *time.Du
 	m.tr.restart()
 	// From the confirmed set on; what is purged can't be had, and what of it is
 	// not in base stays unproven.
-	from := s.executed.Subtract(m.tr.unproven(s.executed)).Union(purged.all)
+	from := m.tr.confirmed(s.executed).Union(purged.all)
 	m.makeRoomLocked()
 	m.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)

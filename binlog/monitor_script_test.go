@@ -376,11 +376,13 @@ func (r *rig) want(what string, got, want any) {
 	}
 }
 
-// scripted runs f in a bubble with a replica that has executed 1-10.
+// scripted runs f in a bubble with a replica that has executed 1-10, for all of
+// which the stream vouches.
 func scripted(t *testing.T, f func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, s: newScript(t, uuidA+":1-10"), ids: newScriptIDs()}
+		r.ids.vouched = r.s.executed
 		f(r)
 	})
 }

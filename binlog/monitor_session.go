@@ -74,6 +74,7 @@ func (m *Monitor) runSession(ctx context.Context, met *bool) error {
 	wg.Go(func() { s.slowLane(ctx) })
 	if m.o.Identities != nil {
 		wg.Go(func() { s.settler(ctx) })
+		wg.Go(func() { s.vet(ctx) })
 	}
 	if m.o.Tail != nil && m.o.Server.Follow == FollowBinlog && s.run.LogBin {
 		wg.Go(func() { s.superviseTail(ctx) })
@@ -249,6 +250,7 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 		m.tr.restart()
 		s.tables.digests = was.FilteredTables
 	}
+	m.tr.first.purged = s.run.Purged
 	if was != nil && !j.newDataSet {
 		s.history, s.lossSeen = was.History, was.LossSeen
 		for _, x := range was.Excluded {

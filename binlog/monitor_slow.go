@@ -277,3 +277,58 @@ func (s *session) suspects() (list []suspect) {
 	s.suspectsAt = live
 	return list
 }
+
+// vet asks the announced primary about what the server had at first sight and the
+// stream does not vouch for (rules §2.2). It has a goroutine of its own until nothing of that
+// is left, since without a primary the question takes long, and the slow lane
+// finds out who is the next one.
+func (s *session) vet(ctx context.Context) {
+	m := s.m
+	if m.o.PrimaryE == nil {
+		return
+	}
+	for {
+		changed := m.o.Identities.Changed() // before the look
+		m.mu.Lock()
+		read, left := m.tr.starts > 0, m.session == s && m.tr.first.waits()
+		m.mu.Unlock()
+		switch {
+		case !left:
+			return
+		case read:
+			s.askFirst(ctx)
+			changed = nil
+		}
+		timer := time.NewTimer(m.o.FactsInterval)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// askFirst asks once.
+func (s *session) askFirst(ctx context.Context) {
+	m := s.m
+	ask, cancel := context.WithTimeout(ctx, m.o.ProbeTimeout)
+	e, err := m.o.PrimaryE(ask)
+	cancel()
+	if err != nil {
+		return // no primary to ask; asked again soon
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session != s {
+		return
+	}
+	if errant := m.tr.vet(e, s.role != event.RoleReplica); !errant.IsEmpty() {
+		m.counters.errant.Add(errant.Count())
+		m.log.Warn("errant transactions at first sight that no binlog shows", "gtids", errant.Limit(16).OneLine())
+	}
+	s.dirty = true
+	poke(m.wake)
+}

@@ -73,7 +73,7 @@ func (s *session) compose() *event.ServerState {
 		Alive: true, Role: standing.role, Writable: s.last.Writable(), Drained: standing.drained,
 		GTIDMode: s.last.GTIDMode, Follow: m.o.Server.Follow,
 		Owned: s.last.Owned, Executed: s.last.Executed,
-		Unproven: m.tr.unproven(s.last.Executed), Base: m.tr.base,
+		Unproven: m.tr.unproven(s.last.Executed), Base: m.tr.published(),
 		Hinted: m.tr.hinted(s.last.Executed), Ticks: slices.Clone(s.lastTicks),
 		Taints: m.tr.taints, Errant: m.tr.accountedFor(s.last.Executed.Union(s.last.Owned)),
 		Filtered: s.tables.printed, FilteredTables: s.tables.digests,

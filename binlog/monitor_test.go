@@ -633,3 +633,71 @@ func TestMonitorNeverHoldsUpTheWriter(t *testing.T) {
 		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-10")
 	})
 }
+
+// TestMonitorFirstSight: a replica has 10 before the primary gives it to another
+// transaction (rules §2.2).
+func TestMonitorFirstSight(t *testing.T) {
+	for _, clone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("Clone%v", clone), func(t *testing.T) {
+			scripted(t, func(r *rig) {
+				r.e = mustSet(t, uuidA+":1-9")
+				r.ids.vouched = mustSet(t, uuidA+":1-8")
+				if clone {
+					r.s.gone, r.s.setPurged = r.s.executed, r.s.executed
+				}
+				r.start(MonitorOptions{})
+				defer r.end()
+				if !clone {
+					r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-8")
+					r.ids.say(t, uuidA+":9", 9, 1)
+					r.show(uuidA+":9", 9, 1)
+					r.show(uuidA+":10", 10, 1)
+					r.settle()
+				}
+				st := r.latest()
+				r.want("unproven", st.Unproven.OneLine(), uuidA+":10")
+				r.want("errant", st.Errant.OneLine(), uuidA+":10")
+				if len(st.Taints) != 1 || st.Taints[0].All != clone {
+					t.Errorf("taints %v", st.Taints)
+				}
+				// The primary gives it, and the stream brings it.
+				r.mu.Lock()
+				r.e = mustSet(t, uuidA+":1-10")
+				r.mu.Unlock()
+				r.ids.say(t, uuidA+":10", 99, 1)
+				r.settle()
+				st = r.latest()
+				r.want("unproven once it is given again", st.Unproven.OneLine(), uuidA+":10")
+				if n := len(st.Taints); n != 1 || !st.Taints[0].All {
+					t.Errorf("taints %v, want the server's as a whole", st.Taints)
+				}
+			})
+		})
+	}
+}
+
+// TestMonitorFirstSightWaits: a first start, with neither a stream nor a primary.
+func TestMonitorFirstSightWaits(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.ids.starts, r.ids.vouched = 0, mustSet(t, "")
+		r.e = mustSet(t, uuidA+":1-12")
+		r.s.gone = mustSet(t, uuidA+":1-9")
+		r.start(MonitorOptions{})
+		st := r.latest()
+		r.want("unproven before the stream is read", st.Unproven.OneLine(), uuidA+":1-10")
+		r.want("errant", st.Errant.OneLine(), "")
+		r.want("tail from", r.tails()[0].OneLine(), uuidA+":1-10")
+		r.end()
+		// The tailer starts again meanwhile.
+		r.start(MonitorOptions{Resume: st})
+		defer r.end()
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-10")
+		r.ids.do(func() { r.ids.starts, r.ids.vouched = 1, mustSet(t, uuidA+":1-5") })
+		r.settle()
+		st = r.latest()
+		r.want("unproven once it is read", st.Unproven.OneLine(), uuidA+":10")
+		r.want("base", st.Base.OneLine(), uuidA+":1-9")
+		r.want("taints", len(st.Taints), 0)
+		r.want("tail from", r.tails()[len(r.tails())-1].OneLine(), uuidA+":1-9")
+	})
+}

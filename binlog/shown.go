@@ -60,6 +60,8 @@ func compare(s *sighting, k event.Known, primary, filtered, everLost bool) verdi
 			return verdict{decided: true, shown: true}
 		case everLost:
 			return verdict{decided: true, unnamed: true}
+		case primary: // another transaction, a reuse too
+			return verdict{decided: true}
 		}
 		return verdict{decided: true, shown: true, taints: wroteTaints(s, wroteReason)}
 	case event.HeaderOnly:
@@ -128,11 +130,15 @@ func wroteTaints(s *sighting, reason string) []event.Taint {
 // made, so that it can be taken back when the stream brings that transaction.
 const errantReason = "errant transaction"
 
+// unseenReason taints a server as a whole.
+const unseenReason = errantReason + " that the server's binlog does not show"
+
 // tracker knows what one server's binlog has shown, against the stream. It is
 // pure: no clock, no I/O, one owner at a time (the monitor's lock).
 type tracker struct {
 	follow  string
-	base    gtid.Set      // executed at first sight of the data set
+	base    gtid.Set      // executed at first sight of the data set, and vetted
+	first   firstSight    // what is not vetted yet
 	shown   *gtid.Builder // compared and found to be the stream's transaction
 	seen    *gtid.Builder // everything that the binlog carried in this data set
 	pending map[gtid.GTID]*sighting
@@ -178,7 +184,11 @@ func newTracker(follow string) *tracker {
 func (t *tracker) begin(executed, everLost gtid.Set) {
 	*t = *newTracker(t.follow)
 	t.everLost = everLost
-	t.base = executed.Subtract(everLost)
+	if t.follow == FollowExecuted {
+		t.base = executed.Subtract(everLost)
+		return
+	}
+	t.first.see(executed.Subtract(everLost))
 }
 
 // resume goes on with a data set of which st is the last published state.
@@ -186,6 +196,10 @@ func (t *tracker) resume(st *event.ServerState, everLost gtid.Set) {
 	*t = *newTracker(t.follow)
 	t.everLost = everLost
 	t.base = st.Base.Subtract(everLost)
+	if t.follow == FollowBinlog {
+		t.first.see(t.base.Intersect(st.Unproven)) // had not been vetted
+		t.base = t.base.Subtract(st.Unproven)
+	}
 	// What was lost since that state leaves with turned.
 	t.shown.Reset(st.Executed.Subtract(st.Unproven).Subtract(st.Base))
 	t.taints = slices.Clone(st.Taints)
@@ -355,9 +369,11 @@ func (t *tracker) taint(x event.Taint) {
 
 // joinPurged puts what the server's binlog carried and does not any more into
 // base, and returns what was new (rules §2.2: it joins base and is reported).
-// What was lost once does not join it: see purge.
+// What was lost once does not join it: see purge; nor what was there at first
+// sight and did not become base then.
 func (t *tracker) joinPurged(purged, executed gtid.Set) gtid.Set {
-	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant)
+	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant).
+		Subtract(t.first.unvetted).Subtract(t.first.doubted)
 	if !gone.IsEmpty() {
 		t.base = t.base.Union(gone)
 	}
@@ -376,6 +392,7 @@ func (t *tracker) turned(turn *event.Turn) bool {
 	seen := t.seen.Set()
 	again := t.everLost.Overlaps(t.base) || turn.Lost.Overlaps(t.shown.Set()) || turn.Lost.Overlaps(seen)
 	t.base = t.base.Subtract(t.everLost)
+	again = t.first.lose(t.everLost) || again
 	// What was compared with a transaction that is lost is compared again with the
 	// one that has its GTID now; each of these taints has its own GTID.
 	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x event.Taint) bool {
@@ -386,6 +403,7 @@ func (t *tracker) turned(turn *event.Turn) bool {
 	t.judged = t.judged.Subtract(turn.Lost)
 	if turn.Starts != t.starts {
 		t.starts = turn.Starts
+		again = t.vouched(turn.Vouched) || again
 		shown := t.shown.Set()
 		again = again || !turn.Vouched.ContainsSet(shown) || !turn.Vouched.Union(t.base).ContainsSet(seen)
 		t.shown.Reset(shown.Intersect(turn.Vouched))
@@ -422,7 +440,7 @@ func (t *tracker) doubtful(executed, owned gtid.Set) gtid.Set {
 
 // suspects are executed GTIDs that nothing accounts for yet.
 func (t *tracker) suspects(executed gtid.Set) gtid.Set {
-	return t.unproven(executed).Subtract(t.errant)
+	return t.unproven(executed).Subtract(t.errant).Subtract(t.first.unvetted)
 }
 
 // markErrant records that GTIDs of the server are nobody else's (rules §2.3):
@@ -436,7 +454,7 @@ func (t *tracker) markErrant(g gtid.GTID, tailPassed bool) bool {
 			return false
 		}
 		t.errant = t.errant.Add(g)
-		t.taint(event.Taint{All: true, GTID: g, Reason: errantReason + " that the server's binlog does not show"})
+		t.taint(event.Taint{All: true, GTID: g, Reason: unseenReason})
 		return true
 	}
 	if s.errant {

@@ -69,6 +69,7 @@ func TestCompare(t *testing.T) {
 		{name: "header says empty, not empty", tables: tables(3), known: event.Known{State: event.HeaderOnly, Flags: event.Empty}, want: "shown, table 3"},
 		{name: "no identity, empty", flags: event.Empty, known: event.Known{State: event.NoIdentity}, want: "not shown"},
 		{name: "known empty, empty", flags: event.Empty, known: event.Known{State: event.EmptyOnPrimary}, want: "shown"},
+		{name: "known empty, not empty on the primary is a reuse", tables: tables(3), known: event.Known{State: event.EmptyOnPrimary}, primary: true, want: "not shown"},
 		{name: "known empty, not empty", tables: tables(3), known: event.Known{State: event.EmptyOnPrimary}, want: "shown, table 3"},
 		{name: "header, same identity", tables: tables(1), known: event.Known{State: event.HeaderOnly}, want: "shown"},
 		{name: "header, same identity, empty here", flags: event.Empty, known: event.Known{State: event.HeaderOnly}, want: "not shown"},
@@ -114,6 +115,12 @@ func printTaints(taints []event.Taint) string {
 	return b.String()
 }
 
+// begin begins a data set all of which the stream vouches for.
+func begin(tr *tracker, executed, everLost gtid.Set) {
+	tr.begin(executed, everLost)
+	tr.vouched(executed)
+}
+
 // sight feeds one transaction to a tracker.
 func sight(t *testing.T, tr *tracker, f *fakeStream, g string, commit int64, ts ...byte) {
 	t.Helper()
@@ -142,7 +149,7 @@ func wantUnproven(t *testing.T, tr *tracker, executed, want string) {
 func TestTrackerExecutedIsNotData(t *testing.T) {
 	// rules §2.2: injected, purged in, skipped: executed without being shown.
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
 	wantUnproven(t, tr, uuidA+":1-10", "")
 	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 5, Tables: tables(1)})
 	f.say(t, uuidA+":12", event.Known{State: event.Identified, OriginalCommit: 6, Tables: tables(1)})
@@ -159,7 +166,7 @@ func TestTrackerExecutedIsNotData(t *testing.T) {
 
 func TestTrackerWaitsForTheStream(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(gtid.Set{}, gtid.Set{})
+	begin(tr, gtid.Set{}, gtid.Set{})
 	for n := 1; n <= 5; n++ {
 		sight(t, tr, f, fmt.Sprintf("%s:%d", uuidA, n), int64(n), 1)
 	}
@@ -214,7 +221,7 @@ func TestTrackerLosses(t *testing.T) {
 	// rules §1: a reused GTID is never in base, and is shown again only under
 	// its new identity.
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":4"))
+	begin(tr, mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":4"))
 	wantUnproven(t, tr, uuidA+":1-10", uuidA+":4")
 	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1)})
 	sight(t, tr, f, uuidA+":11", 1, 1)
@@ -250,7 +257,7 @@ func TestTrackerLosses(t *testing.T) {
 // the stream's, may be what the stream brings after a loss.
 func TestTrackerSeenIsReadAgain(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
 	f.say(t, uuidA+":11", event.Known{State: event.NoIdentity})
 	sight(t, tr, f, uuidA+":11", 5) // decided, and not shown: empty, of no identity
 	wantUnproven(t, tr, uuidA+":1-11", uuidA+":11")
@@ -280,7 +287,7 @@ func TestTrackerSeenIsReadAgain(t *testing.T) {
 // under a second GTID stays tainted by that.
 func TestTrackerEarly(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
 	for n := int64(11); n <= 12; n++ {
 		g := fmt.Sprintf("%s:%d", uuidA, n)
 		f.say(t, g, event.Known{State: event.Identified, OriginalCommit: n, Tables: tables(1)})
@@ -302,7 +309,7 @@ func TestTrackerEarly(t *testing.T) {
 // checkpoint calls delivered; the rest has to be compared with what comes.
 func TestTrackerStepBack(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
 	first := &event.Turn{Starts: 1, Vouched: mustSet(t, uuidA+":1-10")}
 	if tr.turned(first) {
 		t.Error("nothing was compared yet, and it is read again")
@@ -334,7 +341,7 @@ func TestTrackerStepBack(t *testing.T) {
 // server's binlog names any more, nobody knows which transaction it is.
 func TestTrackerUnnamed(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":9-12"))
+	begin(tr, mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":9-12"))
 	executed := mustSet(t, uuidA+":1-12")
 	f.say(t, uuidA+":11", event.Known{State: event.NoIdentity})
 	sight(t, tr, f, uuidA+":11", 5, 1)
@@ -357,7 +364,7 @@ func TestTrackerUnnamed(t *testing.T) {
 
 func TestTrackerHoldsLostIdentity(t *testing.T) {
 	tr := newTracker(FollowBinlog)
-	tr.begin(gtid.Set{}, gtid.Set{})
+	begin(tr, gtid.Set{}, gtid.Set{})
 	g := mustGTID(t, uuidA+":3")
 	f := &fakeStream{lost: map[event.Identity]bool{{GTID: g, OriginalCommit: 8}: true}}
 	f.say(t, uuidA+":3", event.Known{State: event.NoIdentity})
@@ -370,7 +377,7 @@ func TestTrackerHoldsLostIdentity(t *testing.T) {
 
 func TestTrackerErrant(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
 	sight(t, tr, f, uuidB+":1", 1, 5) // a local write
 	sight(t, tr, f, uuidB+":2", 2)    // FLUSH under super_read_only
 	executed := mustSet(t, uuidA+":1-10,"+uuidB+":1-3")
@@ -402,7 +409,7 @@ func TestTrackerErrant(t *testing.T) {
 
 func TestTrackerAcceptances(t *testing.T) {
 	tr, f := newTracker(FollowBinlog), &fakeStream{}
-	tr.begin(mustSet(t, uuidA+":1-10"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
 	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1, 2)})
 	sight(t, tr, f, uuidA+":11", 1, 3)
 	sight(t, tr, f, uuidB+":1", 9, 7)
@@ -462,7 +469,7 @@ func TestTrackerAcceptedThenLost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tr := newTracker(FollowBinlog)
-			tr.begin(mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":8-10"))
+			begin(tr, mustSet(t, uuidA+":1-10"), mustSet(t, uuidA+":8-10"))
 			tr.purge(mustSet(t, uuidA+":1-10"))
 			executed := mustSet(t, uuidA+":1-10")
 			wantUnproven(t, tr, uuidA+":1-10", uuidA+":8-10")
@@ -498,7 +505,7 @@ func TestTrackerTaintOfWhatWasGivenAgain(t *testing.T) {
 	} {
 		a.DataSet, a.LossSeen = 1, 5
 		tr := newTracker(FollowBinlog)
-		tr.begin(mustSet(t, uuidA+":1-11"), gtid.Set{})
+		begin(tr, mustSet(t, uuidA+":1-11"), gtid.Set{})
 		tr.taint(event.Taint{All: true, GTID: mustGTID(t, uuidA+":11"), Reason: identityReason})
 		tr.taint(event.Taint{Table: table(1), GTID: mustGTID(t, uuidA+":11")})
 		lost := func(since event.Version) gtid.Set {
@@ -539,6 +546,102 @@ func TestTrackerTaintsAreBounded(t *testing.T) {
 
 func TestTrackerFollowExecuted(t *testing.T) {
 	tr := newTracker(FollowExecuted)
-	tr.begin(mustSet(t, uuidA+":1-5"), gtid.Set{})
+	begin(tr, mustSet(t, uuidA+":1-5"), gtid.Set{})
 	wantUnproven(t, tr, uuidA+":1-50", "") // shown is executed, holes included
+}
+
+// TestTrackerFirstSight: what a server had at first sight, and neither the stream
+// nor the primary has, is the primary's to give to another transaction.
+func TestTrackerFirstSight(t *testing.T) {
+	executed := mustSet(t, uuidA+":1-10")
+	first := func(purged string) *tracker {
+		tr := newTracker(FollowBinlog)
+		tr.begin(executed, gtid.Set{})
+		tr.first.purged = mustSet(t, purged)
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":1-10")
+		if got := tr.confirmed(executed); !got.Equal(executed) {
+			t.Errorf("the binlog is read from %s on: all of it, for a stream that has not begun", got.OneLine())
+		}
+		return tr
+	}
+	vouch := &event.Turn{Starts: 1, Vouched: mustSet(t, uuidA+":1-8")}
+	t.Run("Readable", func(t *testing.T) {
+		tr, f := first(""), &fakeStream{}
+		if !tr.turned(vouch) {
+			t.Error("the binlog must be read for 9 and 10")
+		}
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":9-10")
+		if got := tr.confirmed(executed); !got.Equal(mustSet(t, uuidA+":1-8")) {
+			t.Errorf("the binlog is read from %s on", got.OneLine())
+		}
+		sight(t, tr, f, uuidA+":9", 9, 1)
+		sight(t, tr, f, uuidA+":10", 10, 1)
+		tr.vet(mustSet(t, uuidA+":1-9"), false)
+		if gone := tr.joinPurged(executed, executed); !gone.Equal(mustSet(t, uuidA+":9")) {
+			t.Errorf("%s joined base; the primary had 9 alone", gone.OneLine())
+		}
+		if tr.vet(executed, false); tr.first.waits() || !tr.joinPurged(executed, executed).IsEmpty() {
+			t.Error("10 joined base by a later answer: the primary has given it since")
+		}
+		f.say(t, uuidA+":10", event.Known{State: event.Identified, OriginalCommit: 77, Tables: tables(1)})
+		tr.settleSome(f.stream(), 0)
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":10")
+		if got := printTaints(tr.taints); got != ", all" {
+			t.Errorf("taints%s, want all: another transaction", got)
+		}
+	})
+	t.Run("TheVerySame", func(t *testing.T) {
+		tr, f := first(""), &fakeStream{}
+		tr.turned(vouch)
+		sight(t, tr, f, uuidA+":10", 10, 1)
+		tr.markErrant(mustGTID(t, uuidA+":10"), false)
+		f.say(t, uuidA+":10", event.Known{State: event.Identified, OriginalCommit: 10, Tables: tables(1)})
+		tr.settleSome(f.stream(), 0)
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":9")
+		if len(tr.taints) != 0 || !tr.errant.IsEmpty() {
+			t.Errorf("taints%s, errant %s", printTaints(tr.taints), tr.errant.OneLine())
+		}
+	})
+	t.Run("Clone", func(t *testing.T) {
+		tr := first(uuidA + ":1-10")
+		if tr.turned(vouch) {
+			t.Error("the binlog has nothing to read")
+		}
+		if got := tr.suspects(executed); !got.IsEmpty() {
+			t.Errorf("suspects %s: the primary was not asked", got.OneLine())
+		}
+		if gone := tr.joinPurged(executed, executed); !gone.IsEmpty() {
+			t.Errorf("%s joined base unvetted", gone.OneLine())
+		}
+		// A restart vets it again.
+		st := &event.ServerState{Executed: executed, Unproven: tr.unproven(executed), Base: tr.published()}
+		tr = newTracker(FollowBinlog)
+		tr.resume(st, gtid.Set{})
+		tr.first.purged = executed
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":9-10")
+		tr.turned(&event.Turn{Starts: 1, Vouched: mustSet(t, uuidA+":1-7")})
+		// A next primary has written itself what the old one lacks.
+		if errant := tr.vet(mustSet(t, uuidA+":1-9"), true); !errant.IsEmpty() || !tr.first.waits() {
+			t.Errorf("errant %s while the server may be the next primary", errant.OneLine())
+		}
+		if errant := tr.vet(mustSet(t, uuidA+":1-9"), false); !errant.Equal(mustSet(t, uuidA+":10")) {
+			t.Errorf("errant %s, want 10", errant.OneLine())
+		}
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":10")
+		if tr.vet(executed, false); !tr.joinPurged(executed, executed).IsEmpty() || tr.base.Contains(mustGTID(t, uuidA+":10")) {
+			t.Error("10 slipped into base")
+		}
+		if got := printTaints(tr.taints); got != ", all" {
+			t.Errorf("taints%s, want all", got)
+		}
+		tr.acceptances([]Acceptance{{DataSet: 1, GTIDs: mustSet(t, uuidA+":10")}}, 1, neverLost)
+		wantUnproven(t, tr, uuidA+":1-10", "")
+	})
+	t.Run("Lost", func(t *testing.T) {
+		tr := first(uuidA + ":1-10")
+		if !tr.turned(&event.Turn{Starts: 1, Vouched: executed, EverLost: mustSet(t, uuidA+":4")}) {
+			t.Error("the binlog must be read again for 4")
+		}
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":4")
+	})
 }

@@ -120,17 +120,22 @@ func (w *world) rebuild(x int, b, c byte) bool {
 		return false
 	}
 	k := w.backups[pick(len(w.backups), b)]
-	for g, n := range k.holds { // nobody restores what was lost
-		if n == foreign || n >= 0 && w.txs[n].lost && k.executed.has(int8(g)) {
+	// Somebody may restore what was lost. When its GTID has been given again before
+	// anybody looked, nothing tells the two apart (rules §2.2).
+	lost := false
+	for g, n := range k.holds {
+		have := n >= 0 && w.txs[n].lost && k.executed.has(int8(g))
+		if n == foreign || have && w.givenAgain(&w.txs[n]) {
 			return false
 		}
+		lost = lost || have
 	}
 	s.executed, s.visible, s.holds = k.executed, k.visible, k.holds
 	s.binlog = append([]entry(nil), k.binlog...)
 	s.purged = len(s.binlog) // a new binlog begins
 	s.ends = []runEnd{{s.run, len(s.binlog)}}
 	s.owned, s.inFlight, s.relay = 0, nil, nil
-	s.up, s.dirty, s.undrained, s.uncleanUnseen = true, false, false, false
+	s.up, s.dirty, s.undrained, s.uncleanUnseen = true, lost, false, false
 	s.data++
 	s.run++
 	if c&1 == 0 {
@@ -240,10 +245,13 @@ func (w *world) purge(x int, b byte) bool {
 	if !s.primary {
 		for _, e := range s.binlog[s.purged:n] {
 			t := &w.txs[e.tx]
-			if e.commit != t.commit || e.empty != t.empty || t.errant {
+			if e.commit != t.commit || e.empty != t.empty || t.errant || t.lost {
 				return false
 			}
 		}
+	}
+	if s.primary && w.features.has(FeatureTailLost) && !s.previousGTIDs(n).within(w.writer.led.delivered) {
+		return false // a hole names nothing: who has an older one under its GTID can't tell (rules §11.2)
 	}
 	s.purged = n
 	w.say("%s purges its binlog; %d of %d transactions are left", serverNames[x], len(s.binlog)-n, len(s.binlog))

@@ -39,8 +39,9 @@ func (w *world) begin(x int8, b byte) bool {
 	passed := l.delivered &^ said.lost
 	if ended {
 		w.kv.history = max(w.kv.history, l.history) + 1
-		// What was given again is read again, so that the stream names it.
-		said.history, passed = w.kv.history, s.executed&^(newly&s.readable())
+		// What was given again is read again, so that the stream names it; and so is
+		// what the old stream had not come to, of which a server may have an older one.
+		said.history, passed = w.kv.history, s.executed&^((newly|w.undelivered(&old, s))&s.readable())
 	}
 	if said.groups = w.groupsOn; w.groupsOn && (ended || !old.groups) {
 		said.before = passed
@@ -65,6 +66,15 @@ func (w *world) begin(x int8, b byte) bool {
 		return true
 	}
 	return w.publish(0, b|4)
+}
+
+// undelivered is what a server has executed and the stream of an announced run has
+// not come to.
+func (w *world) undelivered(old *ledger, s *server) set {
+	if old.announced.server == nothing {
+		return 0
+	}
+	return s.executed &^ old.delivered
 }
 
 // tail reads the stream from the oldest checkpoint that it still has; a ledger
@@ -111,7 +121,7 @@ func (w *world) compare(l *ledger, s *server, restarted bool) (gone, maybe set, 
 	if restarted {
 		if s.purged > s.endOf(l.announced.run) { // nothing can be proven
 			if w.features.has(FeatureTailLost) {
-				maybe = l.delivered &^ l.holes & (s.executed | s.owned)
+				maybe = l.delivered&^l.holes&(s.executed|s.owned) | w.undelivered(l, s)&^s.readable()
 			}
 			return 0, maybe, true
 		}

@@ -15,7 +15,7 @@ func (w *world) probeStep(x int) bool {
 	p := &t.probe
 	switch p.stage {
 	case 0:
-		*p = probe{stage: 1, owned: s.owned, ticks: t.ticks, primary: s.primary}
+		*p = probe{stage: 1, began: w.now, owned: s.owned, ticks: t.ticks, primary: s.primary}
 	case 1:
 		p.stage, p.executed = 2, s.executed
 		p.primary, p.undrained = p.primary && s.primary, s.undrained
@@ -35,7 +35,7 @@ func (w *world) publishState(x int) {
 	st := &event.ServerState{
 		Server: serverNames[x], UUID: s.uuid, Epoch: t.epoch, DataSet: uint64(t.data), History: t.history, LossSeen: t.lossSeen,
 		Alive: true, Role: event.RoleReplica, Drained: !p.undrained, GTIDMode: "ON", Follow: w.follow(x),
-		Owned: w.gtids(p.owned), Executed: w.gtids(p.executed), Base: w.gtids(t.base), Errant: w.gtids(t.errant),
+		Owned: w.gtids(p.owned), Executed: w.gtids(p.executed), Base: w.gtids(t.base | t.unvetted), Errant: w.gtids(t.errant),
 		Ticks: append([]event.RouterTick(nil), p.ticks[:]...), RelaxedDurable: s.relaxed,
 	}
 	if p.primary {
@@ -58,9 +58,9 @@ func (w *world) publishState(x int) {
 		// It may hold what was lost (rules §10, §11.2).
 		st.Excluded = append(st.Excluded, "catching_up: not compared")
 	}
-	w.post(x, posted{ev: st, owned: p.owned, executed: p.executed, data: t.data})
+	w.post(x, posted{ev: st, owned: p.owned, executed: p.executed, data: t.data, began: p.began})
 	t.saved = saved{tracker: t.tracker, data: t.data, ok: true}
-	t.saved.executed, t.saved.judged = p.executed, 0
+	t.saved.executed, t.saved.judged, t.saved.doubted, t.saved.asked = p.executed, 0, 0, false
 	t.saved.shown = p.executed &^ (p.executed &^ t.base &^ t.shown) &^ t.base
 	w.say("tailer of %s publishes: unproven %s, taints %d, errant %s, history %d", serverNames[x], w.short(st.Unproven), len(t.taints), t.errant.print("g"), t.history)
 }
@@ -93,6 +93,7 @@ func (w *world) cycle(x int, skip byte) bool {
 		}
 		w.now++
 	}
+	w.vet(x)
 	w.compareAll(x)
 	for range 4 {
 		if !w.hint(x) {

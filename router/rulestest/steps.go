@@ -60,6 +60,7 @@ const (
 	KindFailover
 	KindSettle
 	KindWait
+	KindRestore
 	NumKinds
 )
 
@@ -151,6 +152,7 @@ func kindTable() *[NumKinds]kindInfo {
 		KindFailover:  with(FeaturePromote, "failover", 1, func(w *world, a, b, c byte) bool { return w.failover(server3(a), b, c) }),
 		KindSettle:    always("settle", 8, func(w *world, a, b, c byte) bool { return w.settle(a) }),
 		KindWait:      always("wait", 2, func(w *world, a, b, c byte) bool { w.now += int64(a) % leaseSteps; return true }),
+		KindRestore:   with(FeatureTailLost, "restore", 1, func(w *world, a, b, c byte) bool { return w.restore(server3(a), b, c) }),
 		KindQuery:     always("query", 14, func(w *world, a, b, c byte) bool { return w.query(a, b, c) }),
 	}
 }
@@ -254,6 +256,26 @@ func (w *world) failover(x int, b, c byte) bool {
 	}
 	w.now++
 	return w.promote(x, c)
+}
+
+// restore rebuilds a server from a backup of another that has what a crash of the
+// primary loses then.
+func (w *world) restore(x int, b, c byte) bool {
+	p := int(w.primary())
+	if p < 0 || p == x || !w.features.has(FeatureCrash) || !w.features.has(FeatureRebuild) || !w.commit(b, b, c) {
+		return false
+	}
+	y := numServers - p - x
+	w.work(y, 3, 0)
+	w.work(y, 3, 0)
+	if !w.backup(y) {
+		return false
+	}
+	w.crash(x, 5, 0)
+	w.crash(p, 0, c)
+	w.now += leaseSteps + 1
+	w.rebuild(x, byte(len(w.backups)-1), c)
+	return w.start(p)
 }
 
 // settle lets all of Tidegate do its work once, while the servers stand still.

@@ -11,7 +11,8 @@ import (
 type posted struct {
 	ev              *event.ServerState
 	owned, executed set
-	data            int // the data set that it speaks of
+	data            int   // the data set that it speaks of
+	began           int64 // when its probe did
 }
 
 // tailer watches one server: it reads its binlog, compares each transaction with
@@ -31,13 +32,17 @@ type tailer struct {
 
 // tracker is what the tailer holds of a data set.
 type tracker struct {
-	base     set // executed at first sight
+	base     set // executed at first sight, and vetted
+	unvetted set // executed at first sight: not known yet whether it is base
+	doubted  set // executed at first sight, and compared instead
+	asked    bool
 	shown    set // compared, and found to be the stream's
 	everLost set
 	judged   set // of everLost: compared, whatever came of it
 	errant   set
 	taints   []taint
-	read     int // entries of the binlog that were read
+	sightAt  int64 // when it was first seen
+	read     int   // entries of the binlog that were read
 	log      []entry
 	pending  []int // places of those that wait for the stream
 	executed set   // by the newest probe
@@ -68,6 +73,7 @@ type saved struct {
 // probe is one statement: what it read so far.
 type probe struct {
 	stage           int
+	began           int64
 	owned, executed set
 	ticks           [numRouters]event.RouterTick
 	primary         bool
@@ -124,10 +130,18 @@ func (w *world) session(x int) {
 	} else {
 		t.data = s.data
 		t.tracker = tracker{everLost: t.ids.everLost, history: t.ids.history, lossSeen: t.ids.lossAt}
-		t.base, t.executed = s.executed&^t.everLost, s.executed
+		t.executed = s.executed
+		t.sightAt = w.now
+		if t.unvetted = s.executed &^ t.everLost; s.followExecuted {
+			t.base, t.unvetted = t.unvetted, 0
+		}
+		if t.idsOn {
+			t.starts = t.ids.starts
+			w.vouch(x)
+		}
 	}
 	s.uncleanUnseen = false
-	w.say("tailer of %s: epoch %d, same data set: %v, base %s", serverNames[x], t.epoch, same, t.base.print("g"))
+	w.say("tailer of %s: epoch %d, same data set: %v, base %s, not vetted %s", serverNames[x], t.epoch, same, t.base.print("g"), t.unvetted.print("g"))
 }
 
 // continues tells whether a binlog goes on from what was read.
@@ -217,6 +231,7 @@ func (t *tailer) pickStart(w *world, at []int, b byte) int {
 func (w *world) applyLosses(x int) {
 	t := &w.tailers[x]
 	if t.starts != t.ids.starts {
+		defer w.vouch(x)
 		// What was compared with messages that are no more has to be compared with
 		// what comes in their place: it may be another transaction (§5.4, §11.2).
 		t.starts = t.ids.starts
@@ -230,6 +245,8 @@ func (w *world) applyLosses(x int) {
 	again := t.ids.lostSince(t.lossSeen)
 	t.everLost |= t.ids.everLost
 	t.base &^= t.everLost
+	t.unvetted &^= t.everLost
+	t.doubted &^= t.everLost
 	t.shown &^= again
 	t.judged &^= again
 	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.identity && again.has(x.gtid) })
@@ -246,7 +263,7 @@ func (w *world) hint(x int) bool {
 		return false
 	}
 	if t.read < s.purged { // joins base, and is reported (rules §2.2)
-		t.base |= s.previousGTIDs(s.purged) & s.executed &^ t.everLost &^ t.errant
+		t.base |= s.previousGTIDs(s.purged) & s.executed &^ t.everLost &^ t.errant &^ t.unvetted &^ t.doubted
 		t.read = s.purged
 		if len(t.log) < t.read {
 			t.log = append([]entry(nil), s.binlog[:t.read]...)
@@ -260,7 +277,7 @@ func (w *world) hint(x int) bool {
 	if len(t.log) < t.read {
 		t.log = append(t.log, s.binlog[at])
 	}
-	if e := s.binlog[at]; !(t.base | t.shown).has(e.slot) {
+	if e := s.binlog[at]; !(t.base | t.unvetted | t.shown).has(e.slot) {
 		t.pending = append(t.pending, at)
 		w.say("tailer of %s reads t%d in its binlog, empty: %v", serverNames[x], e.tx, e.empty)
 		w.compareAll(x)
@@ -323,6 +340,7 @@ func (w *world) compareOne(x int, e *entry) bool {
 	case t.everLost.has(g) && id < 0:
 		// Under this GTID something was lost, and nobody says what it names now.
 		t.judged &^= one(g)
+	case l.empty.has(g) && s.primary: // another transaction, a reuse too
 	case l.empty.has(g):
 		t.shown |= one(g)
 		t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})
@@ -359,18 +377,75 @@ func (t *tracker) forgive(g int8) {
 	t.taints = kept
 }
 
+// primaryE is owned ∪ executed of the announced primary, as the tailer of x asks
+// for it.
+func (w *world) primaryE(x int) (e set, ok bool) {
+	s, t := &w.servers[x], &w.tailers[x]
+	a, p := &t.ids.announced, w.primary()
+	if !s.up || t.run != s.run || !t.idsOn || p < 0 || !w.servers[p].up ||
+		a.server != p || a.epoch != w.tailers[p].epoch || w.tailers[p].run != w.servers[p].run {
+		return 0, false
+	}
+	return w.servers[p].owned | w.servers[p].executed, true
+}
+
+// vouch makes base of what the tailer's reader of the stream began with. Of the
+// rest of the first sight, what the binlog still has is compared (rules §2.2).
+func (w *world) vouch(x int) {
+	s, t := &w.servers[x], &w.tailers[x]
+	t.base |= t.unvetted & t.ids.vouched
+	t.unvetted &^= t.ids.vouched
+	if readable := t.unvetted & s.readable(); readable != 0 {
+		t.unvetted &^= readable
+		t.doubted |= readable
+		t.read, t.pending = 0, nil
+	}
+}
+
+// vet asks the announced primary about the rest: what it lacks is errant, and no
+// binlog shows it.
+func (w *world) vet(x int) {
+	s, t := &w.servers[x], &w.tailers[x]
+	_, ok := w.primaryE(x)
+	if !ok || t.unvetted == 0 && (t.asked || t.doubted == 0) {
+		return
+	}
+	// A state in STATE, so that the next announcement knows of it (rules §10).
+	last := w.states[w.primary()]
+	p := &last[len(last)-1]
+	if !p.ev.Alive || p.ev.Role != event.RolePrimary || p.ev.Epoch != t.ids.announced.epoch || p.began <= t.sightAt {
+		return
+	}
+	e := p.owned | p.executed
+	t.base |= t.unvetted & e
+	t.unvetted &^= e
+	t.doubted &^= e
+	if s.primary {
+		return
+	}
+	if t.asked = true; t.unvetted == 0 {
+		return
+	}
+	w.say("tailer of %s finds %s errant at first sight", serverNames[x], t.unvetted.print("g"))
+	s.dirty = true // nobody makes it the primary
+	t.errant |= t.unvetted
+	t.unvetted.each(func(g int8) {
+		t.taint(taint{all: true, gtid: g, errant: true, reason: "errant transaction that the binlog does not show"})
+	})
+	t.unvetted = 0
+}
+
 // judgeErrant names transactions that neither the stream nor the announced
 // primary's later E has (rules §2.3).
 func (w *world) judgeErrant(x int) bool {
 	s, t := &w.servers[x], &w.tailers[x]
 	l := &t.ids
-	p := w.primary()
-	if !s.up || t.run != s.run || s.primary || s.followExecuted || !t.idsOn || p < 0 || !w.servers[p].up ||
-		l.announced.server != p || l.announced.epoch != w.tailers[p].epoch || w.tailers[p].run != w.servers[p].run {
+	w.vet(x)
+	e, ok := w.primaryE(x)
+	if !ok || s.primary || s.followExecuted {
 		return false
 	}
-	o := &w.servers[p]
-	suspects := t.executed &^ t.base &^ t.shown &^ t.errant &^ l.delivered &^ l.lost &^ (o.owned | o.executed)
+	suspects := t.executed &^ t.base &^ t.unvetted &^ t.shown &^ t.errant &^ l.delivered &^ l.lost &^ e
 	suspects.each(func(g int8) {
 		for _, at := range t.pending {
 			if e := &s.binlog[at]; e.slot == g {

@@ -137,7 +137,9 @@ func (w *world) publishNext(s *server, a, b byte) bool {
 	t := &w.txs[n]
 	if w.features.has(FeatureHoles) && a > 225 && l.half == nothing {
 		p.lookUp, p.looked, p.lookAfter = true, false, one(t.slot) // who knows what it changed
-		return w.sent(w.holeItem(n, b&2 != 0 || t.empty))
+		// Who has what was lost under a GTID that nobody published, and reads of the
+		// new one that it can't be read, can't tell: sync_binlog=1 is required.
+		return w.sent(w.holeItem(n, b&2 != 0 || t.empty || w.features.has(FeatureTailLost)))
 	}
 	if t.big {
 		first, last := w.chunks(n)
