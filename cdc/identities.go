@@ -101,16 +101,20 @@ func (i *Identities) Observe(s *event.ServerState) {
 	i.pruneLocked()
 }
 
+// base of a state, as far as it is vetted: what is not is published as unproven, and
+// may have to be compared.
+func base(s *event.ServerState) gtid.Set { return s.Base.Subtract(s.Unproven) }
+
 // proven is base, and what was shown.
 func proven(s *event.ServerState) gtid.Set {
-	return s.Base.Union(s.Executed.Subtract(s.Unproven))
+	return base(s).Union(s.Executed.Subtract(s.Unproven))
 }
 
 // skipLocked is what needs no comparison: base, and what was shown as far as
 // the checkpoint vouches that it is of this stream (rules §5.4). What was shown
 // since is forgotten one by one.
 func (i *Identities) skipLocked() gtid.Set {
-	return i.state.Base.Union(proven(i.state).Intersect(i.vouched)).Subtract(i.everLost)
+	return base(i.state).Union(proven(i.state).Intersect(i.vouched)).Subtract(i.everLost)
 }
 
 // passed tells whether nothing that has to be compared lies before a checkpoint:
@@ -123,7 +127,7 @@ func (i *Identities) passed(cp *event.Checkpoint) bool {
 	s := i.state
 	have := s.Base.Subtract(cp.EverLost())
 	if cp.History == s.History && cp.LossAt <= s.LossSeen {
-		have = proven(s)
+		have = s.Base.Union(proven(s))
 	}
 	return have.ContainsSet(cp.Delivered)
 }

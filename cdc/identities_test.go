@@ -74,6 +74,15 @@ func TestIdentities(t *testing.T) {
 	}
 	ids.Forget(ga(12))
 	wantKnown(t, ids, ga(12), event.NotYet)
+
+	// What a data set had at first sight may have to be compared until it is vetted.
+	for want, unproven := range map[event.Knowledge]gtid.Set{event.NotYet: {}, event.Identified: upTo(7)} {
+		first := cdc.NewIdentities(c, cdc.IdentitiesOptions{Server: "c"})
+		start(t, first.Run)
+		first.Observe(replica(1, upTo(7), upTo(7), unproven))
+		wantKnown(t, first, ga(12), event.Identified)
+		wantKnown(t, first, ga(7), want)
+	}
 	h, first := position(ids)
 	if h != 1 || first == 0 {
 		t.Errorf("history %d, announced at %d", h, first)
