@@ -164,6 +164,9 @@ type Monitor struct {
 	// ends are where the binlog of this data set stood when earlier runs ended, as
 	// far as it was seen, oldest first.
 	ends []event.RunEnd
+	// ranSince is the first epoch of the mysqld that runs now, as far as anything
+	// tells: later ones of the same data set are the same mysqld, met anew. 0: not met.
+	ranSince event.Epoch
 }
 
 // request waits for the next full probe.

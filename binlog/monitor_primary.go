@@ -119,6 +119,15 @@ func (m *Monitor) RestartFile(announced event.Epoch) (end event.RunEnd, ok bool)
 	return end, end.File != ""
 }
 
+// RanOn tells whether mysqld plausibly has run on since the run of epoch announced,
+// of this server: only who watched it was another then. Its binlog goes on, whatever
+// was purged of it.
+func (m *Monitor) RanOn(announced event.Epoch) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ranSince != 0 && announced >= m.ranSince
+}
+
 // errReadEnough ends a tail that has shown all that was asked for.
 var errReadEnough = errors.New("enough")
 

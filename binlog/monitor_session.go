@@ -224,6 +224,12 @@ func (s *session) judged(ctx context.Context, j judgement) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
+	case j.newDataSet || j.stopped:
+		m.ranSince = s.epoch
+	case m.ranSince == 0:
+		m.ranSince = was.Epoch
+	}
+	switch {
 	case j.newDataSet:
 		// The old binlog's names tell nothing of this one: a copy of fewer files
 		// may have rotated past them. Whatever was announced before is compared

@@ -25,6 +25,9 @@ type PrimaryFacts struct {
 	// Relaxed: a crash of its host may have lost what it had committed
 	// (sync_binlog or innodb_flush_log_at_trx_commit other than 1).
 	Relaxed bool
+	// RanOn: mysqld has run on since the announced run of this server, and only the
+	// tailer knows it as another run; its binlog goes on.
+	RanOn bool
 	// Restart is what the binlog proves of restarts of mysqld since the run that
 	// the stream has announced. It, or Whole, is needed when that was a run of the
 	// same server with another epoch; without, a new history starts.
@@ -248,7 +251,7 @@ func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, re
 	reason = givenAgain(maybe, gone.Intersect(has).Union(differs))
 	if restarted && (r == nil || r.Purged) {
 		reason = "the primary restarted, and its binlog can not prove that it lost nothing"
-		if f.Relaxed {
+		if f.Relaxed || !f.RanOn {
 			// Nobody knows which ones it lost and gave again: any of them.
 			maybe = t.Delivered.Subtract(t.Holes).Intersect(has)
 		}

@@ -73,12 +73,13 @@ func (t *planTally) add(o planTally) {
 type planServer struct {
 	uuid     gtid.UUID
 	epoch    event.Epoch
-	all      []Commit // in the binlog's order
-	purged   int      // how many of them are in no file any more
-	owned    gtid.Set // of the last ones: logged, and not executed yet
-	file     int      // where the last file of the newest run that was seen begins
-	restored bool     // its data set is another one since the announcement
-	tainted  bool     // as a replica it was found to have another transaction
+	all      []Commit    // in the binlog's order
+	purged   int         // how many of them are in no file any more
+	owned    gtid.Set    // of the last ones: logged, and not executed yet
+	file     int         // where the last file of the newest run that was seen begins
+	restored bool        // its data set is another one since the announcement
+	stopped  event.Epoch // the run that its newest start of mysqld began
+	tainted  bool        // as a replica it was found to have another transaction
 }
 
 func (s *planServer) set(list []Commit) gtid.Set {
@@ -243,6 +244,11 @@ func (w *planWorld) deliver(n int) {
 func (w *planWorld) restart(s *planServer) {
 	w.epochs++
 	s.epoch, s.owned = w.epochs, gtid.Set{}
+	if w.r.IntN(4) == 0 {
+		w.say("%v is met anew, mysqld runs on", s.uuid)
+		return
+	}
+	s.stopped = s.epoch
 	cut := 0
 	if w.r.IntN(3) > 0 {
 		cut = w.r.IntN(len(s.all) - s.purged + 1)
@@ -336,7 +342,7 @@ func (w *planWorld) announce() error {
 	}
 	f := &PrimaryFacts{
 		Server: "p", UUID: p.uuid, Epoch: p.epoch, Owned: p.owned, Executed: p.set(p.all).Subtract(p.owned),
-		Purged: p.set(p.all[:p.purged]), Relaxed: w.relaxed,
+		Purged: p.set(p.all[:p.purged]), Relaxed: w.relaxed, RanOn: tail.Announced.Epoch >= p.stopped,
 	}
 	if w.anyProof && !tail.Announced.Had.IsEmpty() {
 		tail.Since, tail.Announced.Had = len(tail.Commits), gtid.Of(gtid.GTID{UUID: gtid.UUID{1}, Seq: 1})
@@ -426,7 +432,7 @@ func (w *planWorld) evidence(p *planServer, tail *Tail, f *PrimaryFacts) {
 		}
 	}
 	switch {
-	case p.restored:
+	case p.restored || p.file < p.purged && !f.RanOn:
 		f.Whole = &WholeBinlog{Before: f.Purged, Commits: files}
 	case p.file < p.purged:
 		f.Restart = &RestartEvidence{Purged: true}

@@ -123,10 +123,18 @@ func TestPlan(t *testing.T) {
 			name: "purged before it was read", tail: tail("a1-5"), facts: primary(planA, 1, "a1-9"), hole: "a6-7", from: "a1-7",
 			with: func(_ *Tail, f *PrimaryFacts) { f.Purged = s("a1-7") },
 		},
-		{name: "restart without evidence", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, from: "a1-9"},
+		{name: "restart without evidence", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a1-9"},
 		{
-			name: "restart, file purged", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, from: "a1-9",
+			name: "mysqld ran on, without evidence", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.RanOn = true },
+		},
+		{
+			name: "restart, file purged", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, newly: "a1-9",
 			with: func(_ *Tail, f *PrimaryFacts) { f.Restart = &RestartEvidence{Purged: true} },
+		},
+		{
+			name: "mysqld ran on, file purged", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), newHistory: true, from: "a1-9",
+			with: func(_ *Tail, f *PrimaryFacts) { f.RanOn, f.Restart = true, &RestartEvidence{Purged: true} },
 		},
 		{
 			name: "unclean restart that lost nothing", tail: tail("a1-9"), facts: primary(planA, 2, "a1-9"), from: "a1-9",
@@ -236,15 +244,15 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "no evidence, and a crash may have lost what was committed", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, newly: "a1-4 a6-12", from: "a1-3 a5", empty: "a5",
+			name: "no evidence, and a crash may have lost what was committed, whatever ran on", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, newly: "a1-4 a6-12", from: "a1-3 a5", empty: "a5",
 			with: func(t *Tail, f *PrimaryFacts) {
 				t.Holes, t.KnownEmpty = s("a5"), s("a3 a5 a7")
 				f.Purged, f.Relaxed = s("a1-3"), true
 			},
 		},
 		{
-			name: "no evidence, and no crash can have lost anything", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, from: "a1-9", empty: "a3",
-			with: func(t *Tail, f *PrimaryFacts) { t.KnownEmpty = s("a3") },
+			name: "no evidence, and mysqld ran on", tail: tail("a1-9"), facts: primary(planA, 2, "a1-12"), newHistory: true, from: "a1-9", empty: "a3",
+			with: func(t *Tail, f *PrimaryFacts) { t.KnownEmpty, f.RanOn = s("a3"), true },
 		},
 		{
 			name: "another data set, nothing differs", tail: tail("a1-9"), facts: primary(planA, 2, "a1-10"), from: "a1-9",

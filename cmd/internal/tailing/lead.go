@@ -230,6 +230,7 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		Seen:   slices.Clone(l.seen),
 		Server: f.Server, UUID: f.ServerUUID, Epoch: f.Epoch, Owned: f.Owned, Executed: f.Executed, Purged: f.Purged,
 		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0, Relaxed: f.Relaxed,
+		RanOn: m.RanOn(tail.Announced.Epoch),
 	}
 	restarted := tail.Announced.Epoch != 0 && tail.Announced.ServerUUID == f.ServerUUID && tail.Announced.Epoch != f.Epoch
 	reused := len(l.seen) > 0 && !tail.Empty
@@ -238,15 +239,16 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 			return facts, err
 		}
 	}
+	// Nothing says from where on the binlog may part from the stream: it is of
+	// another data set, or the file that would tell is gone.
+	anywhere := !known || last.Epoch == 0 || f.Restart.Purged && !facts.RanOn
 	switch {
-	case reused || restarted && known && last.Epoch == 0:
+	case reused || restarted && anywhere:
 		err = l.whole(ctx, m, &f, &facts)
 		return facts, err
 	case !restarted:
 		err = l.differing(ctx, m, &f, tail, &facts)
 		return facts, err
-	case !known:
-		return facts, nil // no evidence where to begin: a new history
 	}
 	// Another run of the announced primary: what its binlog says now is compared
 	// with what the stream has (rules §11.2).
@@ -262,9 +264,10 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		return nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
-		// Too much to compare in time: without evidence a new history begins.
-		l.log.Warn("the binlog since the announced run can not be compared in time", "server", f.Server, "bound", factsTimeout)
-		facts.Restart = nil
+		// Too much to compare in time: the rest is doubted.
+		l.log.Warn("the binlog since the announced run can not be compared in time", "server", f.Server, "bound", factsTimeout,
+			"compared", len(facts.Restart.Commits))
+		facts.Whole, facts.Restart = &cdc.WholeBinlog{Before: before, Commits: facts.Restart.Commits}, nil
 		return facts, nil
 	}
 	if err != nil {
