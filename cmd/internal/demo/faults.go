@@ -84,10 +84,15 @@ func (d *demo) strike(ctx context.Context, f fault, next func() int, lasts time.
 	if f == bigTransaction {
 		d.trouble.set(0, fmt.Sprintf("a transaction of %d rows", ballastRows))
 		defer d.trouble.set(0, "")
+		began := time.Now()
 		if err := d.servers.all[0].Exec(ctx, "UPDATE app.ballast SET n = n + 1"); err != nil {
 			return err
 		}
-		return d.catchUp(ctx)
+		if err := d.catchUp(ctx); err != nil {
+			return err
+		}
+		wait(ctx, lineEvery-time.Since(began)) // a fast machine would never show it
+		return nil
 	}
 	place := next()
 	server := d.servers.all[place]
