@@ -120,6 +120,7 @@ func (w *world) promote(x int, c byte) bool {
 			return false
 		}
 		o.primary, o.demotedAt = false, w.now
+		w.drain(s) // the operator waits for it; a relay log of before may be left
 		w.say("planned switch-over from %s to %s", name(p), serverNames[x])
 	} else {
 		undrained = w.features.has(FeatureUndrained) && c&1 == 1 && len(s.relay)+len(s.inFlight) > 0
