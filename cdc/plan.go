@@ -93,6 +93,9 @@ type Tail struct {
 	OtherFold bool
 	// PrevE is owned ∪ executed of the announced primary as STATE has it.
 	PrevE gtid.Set
+	// Anywhere is owned ∪ executed of all servers as STATE has it, from before the
+	// primary was asked.
+	Anywhere gtid.Set
 	// Commits are the newest transactions, oldest first; the last Since of them
 	// came after the newest announcement.
 	Commits []Commit
@@ -164,7 +167,9 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 
 	var newly gtid.Set
 	if !sameRun {
-		newly = t.Delivered.Union(t.PrevE).Subtract(has)
+		// Whatever a replica had of this primary's own, before that was asked, is as
+		// lost as what the stream had: it may be given again at once.
+		newly = t.Delivered.Union(t.PrevE).Union(ofServer(t.Anywhere, f.UUID)).Subtract(has)
 	}
 	gone, maybe, reason := compare(t, f, sameServer && !sameRun)
 	var missed gtid.Set // behind a transaction without a GTID nothing is read twice
@@ -214,6 +219,16 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 	}
 	v.delivered = v.delivered.Union(v.hole)
 	return v
+}
+
+// ofServer is the part of a set that one server gave, whatever its tags.
+func ofServer(s gtid.Set, uuid gtid.UUID) (own gtid.Set) {
+	for src, iv := range s.All() {
+		if src.UUID == uuid {
+			own = own.AddInterval(src, iv)
+		}
+	}
+	return own
 }
 
 func (v *verdict) begin(why string) {

@@ -108,6 +108,17 @@ func TestPlan(t *testing.T) {
 			with: func(t *Tail, _ *PrimaryFacts) { t.PrevE = s("a1-11") },
 		},
 		{
+			name: "lost before it was delivered, and a replica has it", tail: tail("a1-7"), facts: primary(planA, 2, "a1-7"), lost: "a8-9", newly: "a8-9", from: "a1-7",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Anywhere = s("a1-9 b1-3")
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-7"), 0)}
+			},
+		},
+		{
+			name: "what a replica has of another server's is none of the new primary's", tail: tail("a1-7"), facts: primary(planB, 2, "a1-7"), from: "a1-7",
+			with: func(t *Tail, _ *PrimaryFacts) { t.Anywhere = s("a1-9") },
+		},
+		{
 			name: "a hole is lost like everything else", tail: tail("a1-9"), facts: primary(planB, 2, "a1-3 a6-9"), lost: "a4-5", newly: "a4-5", ids: "a4-5", from: "a1-3 a6-9",
 			with: func(t *Tail, _ *PrimaryFacts) { t.Holes = s("a4-5") },
 		},

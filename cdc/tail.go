@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 	"tidegate/cdc/key"
 )
@@ -56,6 +57,9 @@ func (w *Writer) readTail(ctx context.Context) error {
 		if st != nil && st.Epoch == a.Epoch && st.UUID == a.ServerUUID {
 			w.tail.PrevE = st.Owned.Union(st.Executed)
 		}
+	}
+	if w.tail.Anywhere, err = w.conn.executedAnywhere(ctx); err != nil {
+		return fmt.Errorf("read the states of all servers: %w", err)
 	}
 	return nil
 }
@@ -199,22 +203,60 @@ func (l *ledger) tail(print [8]byte) *Tail {
 	}
 }
 
-// LastState returns the newest state of a server in STATE, nil when there is
-// none: what a monitor resumes from.
-func (c *Conn) LastState(ctx context.Context, server string) (*event.ServerState, error) {
-	var data []byte
-	err := c.retry(ctx, "read state of "+server, func(ctx context.Context) error {
+// executedAnywhere is what all servers executed or were committing by their newest
+// states.
+func (c *Conn) executedAnywhere(ctx context.Context) (gtid.Set, error) {
+	var subjects map[string]uint64
+	err := c.retry(ctx, "list the states of servers", func(ctx context.Context) error {
 		s, err := c.js.Stream(ctx, c.names.state)
 		if err != nil {
 			return fmt.Errorf("look up stream %s: %w", c.names.state, err)
 		}
-		m, err := s.GetLastMsgForSubject(ctx, c.names.posSubject(server))
+		info, err := s.Info(ctx, jetstream.WithSubjectFilter(c.names.posPrefix+"*"))
+		if err != nil {
+			return fmt.Errorf("list subjects of %s: %w", c.names.state, err)
+		}
+		subjects = info.State.Subjects
+		return nil
+	})
+	if err != nil {
+		return gtid.Set{}, err
+	}
+	var all gtid.Set
+	for subject := range subjects {
+		st, err := c.lastState(ctx, subject)
+		switch {
+		case errors.Is(err, event.ErrNewerFormat), errors.Is(err, event.ErrCorrupt):
+			// Another version's tailer; what its server has is not known here.
+		case err != nil:
+			return gtid.Set{}, err
+		case st != nil:
+			all = all.Union(st.Executed).Union(st.Owned)
+		}
+	}
+	return all, nil
+}
+
+// LastState returns the newest state of a server in STATE, nil when there is
+// none: what a monitor resumes from.
+func (c *Conn) LastState(ctx context.Context, server string) (*event.ServerState, error) {
+	return c.lastState(ctx, c.names.posSubject(server))
+}
+
+func (c *Conn) lastState(ctx context.Context, subject string) (*event.ServerState, error) {
+	var data []byte
+	err := c.retry(ctx, "read the state in "+subject, func(ctx context.Context) error {
+		s, err := c.js.Stream(ctx, c.names.state)
+		if err != nil {
+			return fmt.Errorf("look up stream %s: %w", c.names.state, err)
+		}
+		m, err := s.GetLastMsgForSubject(ctx, subject)
 		switch {
 		case errors.Is(err, jetstream.ErrMsgNotFound):
 			data = nil
 			return nil
 		case err != nil:
-			return fmt.Errorf("read last message of %s: %w", c.names.posSubject(server), err)
+			return fmt.Errorf("read last message of %s: %w", subject, err)
 		}
 		data = m.Data
 		return nil

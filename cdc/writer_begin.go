@@ -39,10 +39,12 @@ func (w *Writer) Begin(ctx context.Context, f PrimaryFacts) (gtid.Set, error) {
 			return gtid.Set{}, fmt.Errorf("announce primary: %w", err)
 		}
 		w.inflight, w.special, w.doubt = nil, nil, nil
+		anywhere := w.tail.Anywhere
 		if err := w.readTail(ctx); err != nil {
 			w.fail(err)
 			return gtid.Set{}, fmt.Errorf("announce primary: %w", err)
 		}
+		w.tail.Anywhere = anywhere // what servers have by now may be newer than the facts
 	}
 }
 

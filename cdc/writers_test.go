@@ -255,6 +255,49 @@ func TestFailover(t *testing.T) {
 	w.end(t)
 }
 
+// TestLostBeforeItWasDelivered: a crash of the primary took what the stream had not
+// come to, and a replica has it. The primary may give those GTIDs again at once, and
+// then accounts for them: so they are lost.
+func TestLostBeforeItWasDelivered(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	r := newRecorder()
+	follow(t, c, r)
+	sp := cdc.NewStatePublisher(c)
+	states := start(t, sp.Run)
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	r.wantStarted(t)
+	w.numbered(t, 1, 10)
+	w.stored(t, 10)
+	w.end(t)
+	if err := sp.Publish(t.Context(), &event.ServerState{Server: "b *", UUID: uuidB, Epoch: 2, Alive: true, Executed: upTo(11).Add(gb(1)), Owned: gtid.Of(ga(12))}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if st, err := c.LastState(t.Context(), "b *"); err != nil || st == nil {
+			return fmt.Sprintf("state %v, %v", st, err)
+		}
+		return ""
+	})
+	if err := states.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f := facts(upTo(10))
+	f.Epoch = 3
+	f.Restart = &cdc.RestartEvidence{Before: upTo(0)}
+	for n := int64(1); n <= 10; n++ {
+		f.Restart.Commits = append(f.Restart.Commits, cdc.Commit{Identity: tx(n).Identity()})
+	}
+	w = write(t, c, cdc.WriterOptions{}, f)
+	w.numbered(t, 13, 13)
+	r.wantAll(t, w)
+	list := itemsOf[*event.Announcement](r)
+	a := list[len(list)-1]
+	if want := gtid.Of(ga(11), ga(12)); !a.Lost.Equal(want) || !a.NewlyLost.Equal(want) || a.History != 1 {
+		t.Errorf("lost %v (new %v) in history %d, want %v in history 1", a.Lost, a.NewlyLost, a.History, want)
+	}
+	w.end(t)
+}
+
 // TestReuseBeginsAHistory: rules §11.2 from the crash to the rebuilt reader.
 func TestReuseBeginsAHistory(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))

@@ -1,5 +1,7 @@
 package rulestest
 
+import "tidegate/binlog/gtid"
+
 // begin reads the tail of the stream and decides what a writer for server x
 // announces: what is lost, and whether the history goes on (rules §5.3, §10,
 // §11.2).
@@ -20,7 +22,7 @@ func (w *world) begin(x int8, b byte) bool {
 	sameRun := sameServer && l.announced.epoch == t.epoch
 	var newly set
 	if !sameRun {
-		newly = (l.delivered | w.previousE(l)) &^ has
+		newly = (l.delivered | w.previousE(l) | w.anywhere(s.uuid)) &^ has
 	}
 	gone, maybe, ended := w.compare(&old, s, sameServer && !sameRun)
 	newly |= gone | maybe
@@ -112,6 +114,24 @@ func (w *world) previousE(l *ledger) set {
 		return 0
 	}
 	return last.owned | last.executed
+}
+
+// anywhere is what all servers owned or had executed of one server's own, by their
+// newest states.
+func (w *world) anywhere(uuid gtid.UUID) (all set) {
+	for x := range w.states {
+		if posted := w.states[x]; len(posted) > 0 {
+			last := &posted[len(posted)-1]
+			all |= last.owned | last.executed
+		}
+	}
+	var own set
+	all.each(func(g int8) {
+		if w.slots[g].UUID == uuid {
+			own |= one(g)
+		}
+	})
+	return own
 }
 
 // compare holds the stream's identities against the binlog's: what is gone, what
