@@ -174,7 +174,7 @@ func (d *dumpConn) facts(o dumpOptions) (Facts, error) {
 	defer r.Close()
 	col := make([]string, 9)
 	for i := range col {
-		if col[i], err = r.GetString(0, i); err != nil {
+		if col[i], err = textOf(r, 0, i); err != nil {
 			return Facts{}, fmt.Errorf("read variables of %s: %w", o.server, err)
 		}
 	}
@@ -210,13 +210,20 @@ func (d *dumpConn) collations() (map[uint16]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, err := r.GetString(i, 1)
+		name, err := textOf(r, i, 1)
 		if err != nil {
 			return nil, err
 		}
 		m[uint16(id)] = name
 	}
 	return m, nil
+}
+
+// textOf copies a value. go-mysql's strings lie in a buffer that goes back to a pool
+// with the result, and the next result on any connection is read into it.
+func textOf(r *mysql.Result, row, column int) (string, error) {
+	s, err := r.GetString(row, column)
+	return strings.Clone(s), err
 }
 
 // ownedThreads is what gtid_owned prints behind each number: the threads.

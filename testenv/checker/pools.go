@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-mysql-org/go-mysql/client"
-	"github.com/go-mysql-org/go-mysql/mysql"
 	driver "github.com/go-sql-driver/mysql"
 
 	"tidegate/testenv"
@@ -123,25 +121,25 @@ func (p *pools) askAll(ctx context.Context, servers []string, keys []Key, group 
 // transactions (session_track_gtids). It belongs to one goroutine.
 type writer struct {
 	addr string
-	conn *client.Conn
+	conn testenv.TrackedConn
 }
 
 // use connects to addr unless it is connected there.
 func (w *writer) use(ctx context.Context, addr string) error {
-	if w.conn != nil && w.addr == addr {
+	if w.conn.Conn != nil && w.addr == addr {
 		return nil
 	}
 	w.drop()
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	conn, err := client.ConnectWithContext(ctx, addr, testenv.AppUser, testenv.AppPassword, schema, connectTimeout, func(c *client.Conn) error {
+	conn, err := testenv.ConnectTracked(ctx, addr, testenv.AppUser, testenv.AppPassword, schema, connectTimeout, func(c *client.Conn) error {
 		c.ReadTimeout, c.WriteTimeout = writeTimeout, writeTimeout
-		return c.SetCapability(mysql.CLIENT_SESSION_TRACK)
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", addr, err)
+		return err
 	}
-	if _, err := conn.Execute("SET SESSION session_track_gtids=OWN_GTID, innodb_lock_wait_timeout=3"); err != nil {
+	if _, err := conn.Exec("SET SESSION innodb_lock_wait_timeout=3"); err != nil {
 		return errors.Join(fmt.Errorf("prepare a session at %s: %w", addr, err), conn.Close())
 	}
 	w.addr, w.conn = addr, conn
@@ -150,9 +148,9 @@ func (w *writer) use(ctx context.Context, addr string) error {
 
 // drop closes the connection, whose state is not known after an error.
 func (w *writer) drop() {
-	if w.conn != nil {
+	if w.conn.Conn != nil {
 		_ = w.conn.Close() // it may be dead already
-		w.conn = nil
+		w.conn.Conn = nil
 	}
 }
 
@@ -161,36 +159,35 @@ func (w *writer) drop() {
 func (w *writer) transaction(id int64, rows []WrittenRow, first ...string) (gtid string, err error) {
 	single := len(rows) == 1 && len(first) == 0
 	if !single {
-		if _, err := w.conn.Execute("BEGIN"); err != nil {
+		if _, err := w.conn.Exec("BEGIN"); err != nil {
 			return "", err
 		}
 	}
 	for _, query := range first {
-		if _, err := w.conn.Execute(query); err != nil {
+		if _, err := w.conn.Exec(query); err != nil {
 			return "", err
 		}
 	}
-	var res *mysql.Result
+	var res testenv.Acknowledged
 	for i := range rows {
 		k := rows[i].Key
 		// LAST_INSERT_ID(expr) hands the new version back with the OK.
 		query := fmt.Sprintf("UPDATE %s SET v=LAST_INSERT_ID(v+1), w=%d, %s=%d WHERE k=%d AND %s", k.table().name, id, GroupColumn, rows[i].Group, int(k), k.whereText())
-		if res, err = w.conn.Execute(query); err != nil {
+		if res, err = w.conn.Exec(query); err != nil {
 			return "", err
 		}
 		if res.AffectedRows != 1 {
 			return "", fmt.Errorf("%s: %d rows changed", query, res.AffectedRows)
 		}
-		rows[i].V = int64(res.InsertId)
+		rows[i].V = int64(res.LastInsertID)
 	}
 	if !single {
-		if res, err = w.conn.Execute("COMMIT"); err != nil {
+		if res, err = w.conn.Exec("COMMIT"); err != nil {
 			return "", err
 		}
 	}
-	if res.SessionTracking == nil || res.SessionTracking.GTID == "" {
+	if res.GTID == "" {
 		return "", errors.New("the server did not say the GTID of a commit")
 	}
-	// The result's strings alias the connection's buffer.
-	return strings.Clone(res.SessionTracking.GTID), nil
+	return res.GTID, nil
 }

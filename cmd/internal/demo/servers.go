@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	gomysql "github.com/go-mysql-org/go-mysql/client"
-	"github.com/go-mysql-org/go-mysql/mysql"
 	driver "github.com/go-sql-driver/mysql"
 	"golang.org/x/sync/errgroup"
 
@@ -123,32 +121,27 @@ const unread = -1
 
 // writer is one session's connection to the primary. It tells the GTID of each
 // commit, as MySQL returns it with the acknowledgement (session_track_gtids).
-type writer struct{ conn *gomysql.Conn }
+type writer struct{ conn testenv.TrackedConn }
 
 // connectTimeout bounds one connection to a server of the sandbox.
 const connectTimeout = 10 * time.Second
 
 func (s *servers) newWriter(ctx context.Context) (*writer, error) {
-	conn, err := gomysql.ConnectWithContext(ctx, s.all[0].Addr(), testenv.AppUser, testenv.AppPassword, testenv.AppDatabase, connectTimeout,
-		func(c *gomysql.Conn) error { return c.SetCapability(mysql.CLIENT_SESSION_TRACK) })
+	conn, err := testenv.ConnectTracked(ctx, s.all[0].Addr(), testenv.AppUser, testenv.AppPassword, testenv.AppDatabase, connectTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", s.name(0), err)
+		return nil, err
 	}
-	w := &writer{conn: conn}
-	if _, err := w.exec(ctx, "SET SESSION session_track_gtids = OWN_GTID"); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return w, nil
+	return &writer{conn}, nil
 }
 
 // exec runs one statement; the end of ctx interrupts it and the connection can
 // not be used any more.
-func (w *writer) exec(ctx context.Context, query string) (*mysql.Result, error) {
+func (w *writer) exec(ctx context.Context, query string) (testenv.Acknowledged, error) {
 	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	r, err := w.conn.Execute(query)
+	r, err := w.conn.Exec(query)
 	if err != nil {
-		return nil, fmt.Errorf("write on the primary: %w", err)
+		return testenv.Acknowledged{}, fmt.Errorf("write on the primary: %w", err)
 	}
 	return r, nil
 }
@@ -160,10 +153,10 @@ func (w *writer) commit(ctx context.Context, query string) (gtid.GTID, error) {
 	if err != nil {
 		return gtid.GTID{}, err
 	}
-	if r.SessionTracking == nil || r.SessionTracking.GTID == "" {
+	if r.GTID == "" {
 		return gtid.GTID{}, fmt.Errorf("the primary acknowledged a write without its GTID: %s", strings.TrimSpace(query))
 	}
-	g, err := gtid.ParseGTID(r.SessionTracking.GTID)
+	g, err := gtid.ParseGTID(r.GTID)
 	if err != nil {
 		return gtid.GTID{}, fmt.Errorf("the primary's own GTID: %w", err)
 	}
