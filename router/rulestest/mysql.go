@@ -137,6 +137,11 @@ func (w *world) write(a, b, c byte) bool {
 	if t.slot = w.nextSlot(s); t.slot < 0 || w.awaitsSight(t.slot) {
 		return false
 	}
+	for n := range w.txs {
+		if w.txs[n].slot == t.slot {
+			w.lose(int8(n)) // it waited in a relay log, and will not be applied any more
+		}
+	}
 	w.commits++
 	t.commit = w.commits
 	if t.xa != xaPrepare && !t.undo {

@@ -273,6 +273,7 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	if err != nil {
 		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
 	}
+	l.log.Info("the binlog since the announced run was held against the stream", "server", f.Server, "from", last.File, "compared", len(facts.Restart.Commits))
 	return facts, nil
 }
 
