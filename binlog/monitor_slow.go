@@ -279,9 +279,9 @@ func (s *session) suspects() (list []suspect) {
 }
 
 // vet asks the announced primary about what the server had at first sight and the
-// stream does not vouch for (rules §2.2). It has a goroutine of its own until nothing of that
-// is left, since without a primary the question takes long, and the slow lane
-// finds out who is the next one.
+// stream does not vouch for (rules §2.2). It has a goroutine of its own until
+// nothing of that is left, since without a primary the question takes long, and the
+// slow lane finds out who is the next one.
 func (s *session) vet(ctx context.Context) {
 	m := s.m
 	if m.o.PrimaryE == nil {

@@ -48,7 +48,7 @@ type RestartEvidence struct {
 	// Purged: the file is gone; nothing can be proven.
 	Purged bool
 	// Before is what the binlog has ahead of the first file read (its
-	// PREVIOUS_GTIDS); Identities are all transactions of the files.
+	// PREVIOUS_GTIDS); Commits are all transactions of the files.
 	Before  gtid.Set
 	Commits []Commit
 }

@@ -283,9 +283,10 @@ func (w *planWorld) reread() {
 }
 
 // replica counts as a replica's tailer does (rules §2.2): it compares with the
-// identity that the stream names, also when the replica comes later; where it names none, what the replica has counts,
-// unless a transaction was lost under that GTID. What was purged before it was read
-// has no identity, and counts where it is not empty.
+// identity that the stream names, also when the replica comes later; where it names
+// none, what the replica has counts, unless a transaction was lost under that GTID.
+// What was purged before it was read has no identity, and counts where it is not
+// empty.
 func (w *planWorld) replica() error {
 	p, q := &w.servers[w.primary], &w.servers[1-w.primary]
 	for _, c := range q.all {
@@ -337,6 +338,9 @@ func (w *planWorld) announce() error {
 	}
 	tail := w.led.tail([8]byte{})
 	tail.OtherFold = false
+	if w.r.IntN(2) == 0 { // the replica's state, if it was published
+		tail.Anywhere = w.servers[1-w.primary].set(w.servers[1-w.primary].all)
+	}
 	if tail.Announced.Epoch != 0 && w.r.IntN(2) == 0 {
 		tail.PrevE = tail.Announced.Executed
 	}

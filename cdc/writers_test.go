@@ -201,24 +201,16 @@ func TestLowerGenerationIsIgnored(t *testing.T) {
 	}
 }
 
-// TestFailover: the new primary's announcement names what is lost, with the
-// identities; the timeline is new and the history is not.
-func TestFailover(t *testing.T) {
-	c := open(t, options(t, t.TempDir()))
-	r := newRecorder()
-	follow(t, c, r)
+// lastSeen publishes a state, and ends as the tailer that saw it did.
+func lastSeen(t *testing.T, c *cdc.Conn, s *event.ServerState) {
+	t.Helper()
 	sp := cdc.NewStatePublisher(c)
 	states := start(t, sp.Run)
-	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
-	r.wantStarted(t)
-	w.numbered(t, 1, 10)
-	w.stored(t, 10)
-	// The old primary was committing 11 and 12 when it was seen last.
-	if err := sp.Publish(t.Context(), &event.ServerState{Server: "a", UUID: uuidA, Epoch: 1, Alive: true, Executed: upTo(10), Owned: gtid.Of(ga(11), ga(12))}); err != nil {
+	if err := sp.Publish(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() string {
-		if st, err := c.LastState(t.Context(), "a"); err != nil || st == nil {
+		if st, err := c.LastState(t.Context(), s.Server); err != nil || st == nil {
 			return fmt.Sprintf("state %v, %v", st, err)
 		}
 		return ""
@@ -226,6 +218,20 @@ func TestFailover(t *testing.T) {
 	if err := states.stop(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestFailover: the new primary's announcement names what is lost, with the
+// identities; the timeline is new and the history is not.
+func TestFailover(t *testing.T) {
+	c := open(t, options(t, t.TempDir()))
+	r := newRecorder()
+	follow(t, c, r)
+	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
+	r.wantStarted(t)
+	w.numbered(t, 1, 10)
+	w.stored(t, 10)
+	// The old primary was committing 11 and 12 when it was seen last.
+	lastSeen(t, c, &event.ServerState{Server: "a", UUID: uuidA, Epoch: 1, Alive: true, Executed: upTo(10), Owned: gtid.Of(ga(11), ga(12))})
 	w.end(t)
 
 	f := cdc.PrimaryFacts{Server: "b", UUID: uuidB, Epoch: 2, Executed: upTo(8).Add(gb(1)), GTIDMode: "ON", Drained: true}
@@ -262,25 +268,12 @@ func TestLostBeforeItWasDelivered(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
 	follow(t, c, r)
-	sp := cdc.NewStatePublisher(c)
-	states := start(t, sp.Run)
 	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
 	r.wantStarted(t)
 	w.numbered(t, 1, 10)
 	w.stored(t, 10)
 	w.end(t)
-	if err := sp.Publish(t.Context(), &event.ServerState{Server: "b *", UUID: uuidB, Epoch: 2, Alive: true, Executed: upTo(11).Add(gb(1)), Owned: gtid.Of(ga(12))}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() string {
-		if st, err := c.LastState(t.Context(), "b *"); err != nil || st == nil {
-			return fmt.Sprintf("state %v, %v", st, err)
-		}
-		return ""
-	})
-	if err := states.stop(); err != nil {
-		t.Fatal(err)
-	}
+	lastSeen(t, c, &event.ServerState{Server: "b *", UUID: uuidB, Epoch: 2, Alive: true, Executed: upTo(11).Add(gb(1)), Owned: gtid.Of(ga(12))})
 	f := facts(upTo(10))
 	f.Epoch = 3
 	f.Restart = &cdc.RestartEvidence{Before: upTo(0)}

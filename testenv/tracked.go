@@ -44,9 +44,6 @@ func ConnectTracked(ctx context.Context, addr, user, password, database string, 
 	return t, nil
 }
 
-// comQuery is the command byte of COM_QUERY.
-const comQuery = 0x03
-
 // errNoOK: the server answered with something else than OK or an error.
 var errNoOK = errors.New("the server's answer is no OK packet")
 
@@ -56,7 +53,7 @@ var errNoOK = errors.New("the server's answer is no OK packet")
 func (t TrackedConn) Exec(query string) (Acknowledged, error) {
 	t.ResetSequence()
 	packet := make([]byte, 4, 4+1+len(query)) // 4: packet header
-	packet = append(append(packet, comQuery), query...)
+	packet = append(append(packet, mysql.COM_QUERY), query...)
 	if err := t.WritePacket(packet); err != nil {
 		return Acknowledged{}, err
 	}
@@ -92,18 +89,18 @@ func decodeOK(data []byte) (a Acknowledged, err error) {
 	if binary.LittleEndian.Uint16(flags)&mysql.SERVER_SESSION_STATE_CHANGED == 0 {
 		return a, nil
 	}
-	for s := (okReader{b: r.text(), bad: r.bad}); !s.bad && len(s.b) > 0; {
-		kind, change := s.take(1), okReader{b: s.text()}
-		if s.bad {
-			return a, fmt.Errorf("%w: %.64q", errNoOK, data)
-		}
-		if kind[0] == mysql.SESSION_TRACK_GTIDS {
+	changes := okReader{b: r.text()}
+	for !r.bad && !changes.bad && len(changes.b) > 0 {
+		kind := changes.take(1)[0]
+		change := okReader{b: changes.text()}
+		if kind == mysql.SESSION_TRACK_GTIDS {
 			change.take(1) // encoding
 			a.GTID = string(change.text())
 		}
-		if change.bad {
-			return a, fmt.Errorf("%w: %.64q", errNoOK, data)
-		}
+		changes.bad = changes.bad || change.bad
+	}
+	if r.bad || changes.bad {
+		return a, fmt.Errorf("%w: %.64q", errNoOK, data)
 	}
 	return a, nil
 }

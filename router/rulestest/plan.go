@@ -25,6 +25,9 @@ func (w *world) begin(x int8, b byte) bool {
 		newly = (l.delivered | w.previousE(l) | w.anywhere(s.uuid)) &^ has
 	}
 	gone, maybe, ended := w.compare(&old, s, sameServer && !sameRun)
+	if gone&has|maybe != 0 {
+		maybe |= w.undelivered(&old, s) // the stream may have had only a part of it
+	}
 	newly |= gone | maybe
 	ended = ended || l.history == 0
 
@@ -70,13 +73,13 @@ func (w *world) begin(x int8, b byte) bool {
 	return w.publish(0, b|4)
 }
 
-// undelivered is what a server has executed and the stream of an announced run has
-// not come to.
+// undelivered is what a server has executed or is committing, and the stream of an
+// announced run has not come to.
 func (w *world) undelivered(old *ledger, s *server) set {
 	if old.announced.server == nothing {
 		return 0
 	}
-	return s.executed &^ old.delivered
+	return (s.executed | s.owned) &^ old.delivered
 }
 
 // tail reads the stream from the oldest checkpoint that it still has; a ledger

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cmd/internal/daemon"
 	"tidegate/router/serve"
 	"tidegate/testenv"
@@ -54,9 +55,8 @@ func TestReuse(t *testing.T) {
 	}
 	w.must(right.StartIOThread(w.ctx))
 	w.must(old.StartIOThread(w.ctx))
-	w.must(w.c.WaitInSync(w.ctx))
-	if all := w.executed(a); !all.ContainsSet(lost) || !all.Equal(w.executed(old)) || !all.Equal(w.executed(right)) {
-		t.Fatalf("executed sets differ: %s, %s, %s", all.OneLine(), w.executed(old).OneLine(), w.executed(right).OneLine())
+	if all := w.level(a, old, right); !all.ContainsSet(lost) {
+		t.Fatalf("not all of %s were given again: %s", lost.OneLine(), all.OneLine())
 	}
 	v, err := old.QueryString(w.ctx, "SELECT v FROM app.posts WHERE id = 6")
 	w.must(err)
@@ -102,9 +102,8 @@ func TestReuse(t *testing.T) {
 	w.must(a.PurgeBinlogs(w.ctx))
 	w.must(right.StartIOThread(w.ctx))
 	w.must(old.StartIOThread(w.ctx))
-	w.must(w.c.WaitInSync(w.ctx))
-	if all := w.executed(a); !all.Equal(before) || !all.Equal(w.executed(old)) || !all.Equal(w.executed(right)) {
-		t.Fatalf("executed sets differ: %s, %s, %s", all.OneLine(), w.executed(old).OneLine(), w.executed(right).OneLine())
+	if all := w.level(a, old, right); !all.Equal(before) {
+		t.Fatalf("executed is %s, and was %s", all.OneLine(), before.OneLine())
 	}
 	p = w.start(everything, settings{})
 	p.ready()
@@ -219,9 +218,8 @@ func TestReusePurged(t *testing.T) {
 				w.must(a.Exec(w.ctx, "UPDATE app.posts SET v = ? WHERE id = 6", v))
 			}
 			w.must(old.StartIOThread(w.ctx))
-			w.must(w.c.WaitInSync(w.ctx))
-			if all := w.executed(a); !all.Equal(before) || !all.Equal(w.executed(old)) || !all.Equal(w.executed(right)) {
-				t.Fatalf("executed sets differ: %s, %s, %s", all.OneLine(), w.executed(old).OneLine(), w.executed(right).OneLine())
+			if all := w.level(a, old, right); !all.Equal(before) {
+				t.Fatalf("executed is %s, and was %s", all.OneLine(), before.OneLine())
 			}
 			p = w.start(everything, settings{})
 			p.ready()
@@ -248,4 +246,18 @@ func (w *world) caughtUp(s, of *testenv.Server) {
 	text, err := of.GTIDExecuted(w.ctx)
 	w.must(err)
 	w.must(s.WaitForGTIDs(w.ctx, text))
+}
+
+// level waits until all servers are in sync, holds that these have executed the same,
+// and returns it.
+func (w *world) level(of *testenv.Server, others ...*testenv.Server) gtid.Set {
+	w.t.Helper()
+	w.must(w.c.WaitInSync(w.ctx))
+	all := w.executed(of)
+	for _, s := range others {
+		if has := w.executed(s); !has.Equal(all) {
+			w.t.Fatalf("executed sets differ: %s on %s, %s on %s", all.OneLine(), of.Name(), has.OneLine(), s.Name())
+		}
+	}
+	return all
 }
