@@ -207,7 +207,7 @@ func (w *world) errant(x int, b byte) bool {
 	t.commit = w.commits
 	n := int8(len(w.txs))
 	w.txs = append(w.txs, t)
-	w.finish(s, flight{n, stageOwned})
+	w.finish(s, flight{tx: n, stage: stageOwned})
 	s.holds[t.slot] = foreign
 	s.dirty = true
 	w.say("t%d (g%d) is made on replica %s: %s", n, t.slot, serverNames[x], t.describe())
@@ -222,7 +222,7 @@ func (w *world) rollback() bool {
 	}
 	s := &w.servers[p]
 	i := len(s.inFlight) - 1
-	if i < 0 || s.inFlight[i].stage != stageOwned || w.txs[s.inFlight[i].tx].ddl {
+	if i < 0 || s.inFlight[i].stage != stageOwned || s.inFlight[i].applied || w.txs[s.inFlight[i].tx].ddl {
 		return false
 	}
 	n := s.inFlight[i].tx

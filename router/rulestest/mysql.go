@@ -11,7 +11,11 @@ const (
 	stageExecuted                 // in gtid_executed; the client is told from now on
 )
 
-type flight struct{ tx, stage int8 }
+// flight is a commit that has begun.
+type flight struct {
+	tx, stage int8
+	applied   bool // from the relay log: no client of the server can roll it back
+}
 
 // entry is one transaction of a binlog.
 type entry struct {
@@ -157,7 +161,7 @@ func (w *world) write(a, b, c byte) bool {
 	n := int8(len(w.txs))
 	w.txs = append(w.txs, t)
 	s.owned |= one(t.slot)
-	s.inFlight = append(s.inFlight, flight{n, stageOwned})
+	s.inFlight = append(s.inFlight, flight{tx: n, stage: stageOwned})
 	w.say("t%d (GTID g%d) begins its commit on primary %s: %s", n, t.slot, name(p), t.describe())
 	return true
 }

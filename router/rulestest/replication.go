@@ -54,7 +54,7 @@ func (w *world) apply(x int, b byte) bool {
 		return true // skipped by GTID
 	}
 	s.owned |= one(t.slot)
-	s.inFlight = append(s.inFlight, flight{n, stageOwned})
+	s.inFlight = append(s.inFlight, flight{tx: n, stage: stageOwned, applied: true})
 	w.say("%s begins to apply t%d", serverNames[x], n)
 	return true
 }
@@ -66,7 +66,7 @@ func (w *world) drain(s *server) {
 		n := s.relay[0]
 		s.relay = s.relay[1:]
 		if !s.executed.has(w.txs[n].slot) {
-			w.finish(s, flight{n, stageOwned})
+			w.finish(s, flight{tx: n, stage: stageOwned})
 		}
 	}
 	s.owned = 0
@@ -75,19 +75,20 @@ func (w *world) drain(s *server) {
 // recover ends what was in flight: what is in the binlog is committed, the rest
 // rolled back (all: committed as well).
 func (w *world) recover(s *server, all bool) {
+	var again []int8
 	for _, f := range s.inFlight {
 		if f.stage >= stageLogged || all {
 			w.finish(s, f)
 			continue
 		}
 		s.owned &^= one(w.txs[f.tx].slot)
-		if s.primary {
-			w.lose(f.tx)
+		if f.applied {
+			again = append(again, f.tx)
 		} else {
-			s.relay = append([]int8{f.tx}, s.relay...)
+			w.lose(f.tx)
 		}
 	}
-	s.inFlight = nil
+	s.inFlight, s.relay = nil, append(again, s.relay...)
 }
 
 // lose notes that a transaction is no more.
@@ -110,7 +111,7 @@ func (w *world) lose(n int8) {
 func (w *world) promote(x int, c byte) bool {
 	s := &w.servers[x]
 	p := w.primary()
-	if !s.up || s.primary || s.followExecuted || s.dirty || s.relaxed || w.holdsOther(s) {
+	if !s.up || s.primary || s.followExecuted || s.dirty || s.relaxed || w.holdsOther(s) || w.holdsPassedDDL(s) {
 		return false
 	}
 	undrained := false
@@ -156,9 +157,29 @@ func (w *world) holdsOther(s *server) bool {
 	return false
 }
 
-// loseAbsent notes as lost what a new primary has not, and will not have; what
-// it has is not lost any more.
-func (w *world) loseAbsent(s *server) {
+// holdsPassedDDL tells whether a server has a DDL that was lost, and behind which
+// others have written by the older definition. MySQL logs those anew by the
+// definition that the server has; a transaction here has the one that it was made
+// by.
+func (w *world) holdsPassedDDL(s *server) bool {
+	has := w.has(s)
+	for n := range w.txs {
+		t := &w.txs[n]
+		if !t.ddl || !t.lost || has[t.slot] != int8(n) {
+			continue
+		}
+		for _, later := range w.txs[n+1:] {
+			if later.def != t.def {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// has is what a server holds under each GTID, or will when it has applied all that
+// it received.
+func (w *world) has(s *server) [maxTransactions]int8 {
 	var has [maxTransactions]int8
 	copy(has[:], s.holds[:])
 	for _, n := range s.relay {
@@ -167,6 +188,13 @@ func (w *world) loseAbsent(s *server) {
 	for _, f := range s.inFlight {
 		has[w.txs[f.tx].slot] = f.tx
 	}
+	return has
+}
+
+// loseAbsent notes as lost what a new primary has not, and will not have; what
+// it has is not lost any more.
+func (w *world) loseAbsent(s *server) {
+	has := w.has(s)
 	for n := range w.txs {
 		switch t := &w.txs[n]; {
 		case !t.lost && has[t.slot] != int8(n):
