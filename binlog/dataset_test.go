@@ -144,3 +144,47 @@ func TestPositions(t *testing.T) {
 		}
 	}
 }
+
+// TestMarkOf: a file's mark stays while the file lives, and another file of its
+// name has another one, made in the same second or not.
+func TestMarkOf(t *testing.T) {
+	mark := func(checksum string, change func(description []byte), previous string) fileMark {
+		s := newEventScript(t)
+		description := s.format(checksum)
+		if change != nil {
+			change(description)
+		}
+		m, err := markOf(description, s.event(evPreviousGTIDs, 0, []byte(previous)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	inUse := func(d []byte) { d[headerBytes-2] |= 1; d[len(d)-1]++ }
+	later := func(d []byte) { d[0]++ }
+	otherServer := func(d []byte) { d[5]++ }
+	for _, checksum := range []string{"crc32", "off"} {
+		first := mark(checksum, nil, "one set")
+		if got := mark(checksum, inUse, "one set"); got != first {
+			t.Errorf("checksum %s: in use %x, else %x", checksum, got, first)
+		}
+		for what, got := range map[string]fileMark{
+			"a second later":      mark(checksum, later, "one set"),
+			"of another server":   mark(checksum, otherServer, "one set"),
+			"at another GTID set": mark(checksum, nil, "two sets"),
+		} {
+			if got == first {
+				t.Errorf("checksum %s: a file made %s has the same mark", checksum, what)
+			}
+		}
+	}
+	d := newEventScript(t).format("crc32")
+	for n := range len(d) {
+		if _, err := markOf(d[:n], d); err == nil {
+			t.Errorf("a mark of a FORMAT_DESCRIPTION cut to %d bytes", n)
+		}
+	}
+	if _, err := markOf(d, d[:headerBytes]); err == nil {
+		t.Error("a mark of a PREVIOUS_GTIDS cut to its header")
+	}
+}

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,8 +16,10 @@ import (
 // A binlog's name and size do not tell it from another one of that name: a
 // server that was rebuilt under its UUID counts its files from the start again.
 // The beginning of a file does: its FORMAT_DESCRIPTION carries the second in
-// which the file was made, by the server's own clock. Two such readings are
-// compared for equality alone, so that no clock is trusted.
+// which the file was made, by the server's own clock, and its PREVIOUS_GTIDS
+// what the server had then. Two such readings are compared for equality alone,
+// so that no clock is trusted. What they can not tell apart was made by one
+// server_uuid within one second, at the same GTIDs.
 
 // fileMark tells a binlog file from any other of its name. 0: not known.
 type fileMark uint64
@@ -24,18 +27,27 @@ type fileMark uint64
 // created is when the server made the file, by its own clock.
 func (m fileMark) created() time.Time { return time.Unix(int64(m>>32), 0).UTC() }
 
-// markOf makes the mark from a FORMAT_DESCRIPTION event. What changes while a
-// file lives (the flag that it is in use, the checksum) is no part of it.
-func markOf(event []byte) (fileMark, error) {
-	h, err := parseHeader(event)
+// markOf makes the mark from a file's first two events, its FORMAT_DESCRIPTION and
+// its PREVIOUS_GTIDS. What changes while a file lives (the flag that it is in use,
+// the checksums) is no part of it.
+func markOf(description, previous []byte) (fileMark, error) {
+	h, err := parseHeader(description)
 	if err != nil {
 		return 0, err
 	}
-	f, err := parseFormat(event[headerBytes:])
+	f, err := parseFormat(description[headerBytes:])
 	if err != nil {
 		return 0, err
 	}
-	sum := crc32.ChecksumIEEE(append(binary.LittleEndian.AppendUint32(nil, binary.LittleEndian.Uint32(event[5:])), f.version...))
+	end := len(previous)
+	if f.checksum == checksumCRC32 {
+		end -= checksumBytes
+	}
+	sum := crc32.ChecksumIEEE(append(binary.LittleEndian.AppendUint32(nil, binary.LittleEndian.Uint32(description[5:])), f.version...))
+	if end < headerBytes {
+		return 0, malformed("PREVIOUS_GTIDS of %d bytes", len(previous))
+	}
+	sum = crc32.Update(sum, crc32.IEEETable, previous[headerBytes:end])
 	return fileMark(h.seconds)<<32 | fileMark(sum), nil
 }
 
@@ -75,10 +87,11 @@ func (b *sqlBackend) readMark(ctx context.Context, file string) (m fileMark, err
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Source.Close()) }()
+	var description []byte
 	for {
 		raw, err := s.Source.Next(ctx)
 		if errors.Is(err, io.EOF) {
-			return 0, malformed("the file has no format description")
+			return 0, malformed("the file ends before its FORMAT_DESCRIPTION and PREVIOUS_GTIDS")
 		}
 		if err != nil {
 			return 0, err
@@ -87,9 +100,15 @@ func (b *sqlBackend) readMark(ctx context.Context, file string) (m fileMark, err
 		if err != nil {
 			return 0, err
 		}
-		// Ahead of it comes the file's name, made up by the dump thread.
-		if h.kind == evFormat {
-			return markOf(raw.Data)
+		switch h.kind {
+		case evFormat: // ahead of it comes the file's name, made up by the dump thread
+			description = bytes.Clone(raw.Data)
+		case evPreviousGTIDs:
+			return markOf(description, raw.Data)
+		default:
+			if description != nil {
+				return 0, malformed("event of type %d where PREVIOUS_GTIDS is due", h.kind)
+			}
 		}
 	}
 }

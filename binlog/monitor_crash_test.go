@@ -208,6 +208,7 @@ func rebuiltLongerBinlog(t *testing.T, c *testenv.Cluster) {
 	}
 	same.stop()
 
+	insert(t, c.Primary(), 69) // within one second, PREVIOUS_GTIDS alone tells the files apart
 	must(t, s.WipeAndRebuildFrom(ctx, c.Primary(), false))
 	for binlogOf("file") < file {
 		must(t, s.RotateBinlog(ctx))
