@@ -58,7 +58,7 @@ func dumpFrom(ctx context.Context, o dumpOptions, from gtid.Set) (*Session, erro
 // dumpConn is a connection on which no dump has begun.
 type dumpConn struct {
 	c   *client.Conn
-	net net.Conn // what go-mysql dialed; under TLS the client wraps it
+	net *pacedConn // what go-mysql dialed; under TLS the client wraps it
 }
 
 func (d *dumpConn) close() { _ = d.net.Close() }
@@ -77,6 +77,7 @@ func (d *dumpConn) dump(o dumpOptions, command []byte, facts Facts) (*Session, e
 		d.close()
 		return nil, fmt.Errorf("start dump of %s: %w", o.server, err)
 	}
+	d.net.begin()
 	src := newPacketSource(conn, o.readTimeout, o.maxEvent, serverError)
 	return &Session{Source: src, Facts: facts}, nil
 }
@@ -92,8 +93,8 @@ func connectDump(ctx context.Context, o dumpOptions) (*dumpConn, Facts, error) {
 			return nil, err
 		}
 		deadline, _ := ctx.Deadline()
-		d.net = c
-		return c, c.SetDeadline(deadline) // go-mysql's handshake has no context
+		d.net = paceReads(c)
+		return d.net, c.SetDeadline(deadline) // go-mysql's handshake has no context
 	}
 	var err error
 	d.c, err = client.ConnectWithDialer(ctx, o.server.network(), o.server.Addr, o.server.User, o.server.Password, "", dialer,
