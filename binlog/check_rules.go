@@ -277,7 +277,7 @@ func (in *Inspection) compare(f *findings, p *Inspection) {
 		f.add(Broken, fmt.Sprintf("lower_case_table_names is %s, and %s on %s", a, b, p.cfg.Name), "one name is two tables there; the server is not eligible (P2)", "set at initialisation only: rebuild with lower-case-table-names="+b)
 	}
 	if gone := p.purged.Subtract(in.executed); !gone.IsEmpty() && in.replicates() {
-		f.add(Broken, fmt.Sprintf("%s has purged %s, which this server has not applied", p.cfg.Name, gone.Limit(4).OneLine()), "it can't catch up any more", "rebuild the server from a copy")
+		f.add(Broken, fmt.Sprintf("%s has purged %s, which this server has not applied", p.cfg.Name, gone.Brief(4)), "it can't catch up any more", "rebuild the server from a copy")
 	}
 	if extra := in.executed.Subtract(p.executed); !extra.IsEmpty() {
 		// A source of which the primary has some may just have gone on.
@@ -288,7 +288,7 @@ func (in *Inspection) compare(f *findings, p *Inspection) {
 			}
 		}
 		if !errant.IsEmpty() {
-			f.add(Warning, "has executed "+errant.Limit(4).OneLine()+", which "+p.cfg.Name+" had not when it was asked", "transactions that no other server has are errant: tables that they wrote, or the whole server, are excluded (P1)", "rebuild the server, or tidegate accept --gtids")
+			f.add(Warning, "has executed "+errant.Brief(4)+", which "+p.cfg.Name+" had not when it was asked", "transactions that no other server has are errant: tables that they wrote, or the whole server, are excluded (P1)", "rebuild the server, or tidegate accept --gtids")
 		}
 	}
 	engines := map[[2]string]string{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -158,7 +159,7 @@ func (s *session) joinLocked(purged purgedSets) {
 	}
 	s.dirty = true
 	s.m.counters.purgedJoined.Add(gone.Count())
-	s.m.log.Warn("binlog purged before it was compared; taken as shown", "gtids", gone.Limit(16).OneLine())
+	s.m.log.Warn("binlog purged before it was compared; taken as shown", "gtids", gone.Brief(16))
 }
 
 // superviseTail reads the server's own binlog while it is a replica.
@@ -293,11 +294,12 @@ func (s *session) settler(ctx context.Context) {
 	}
 }
 
-// logTaintsLocked reports the newest taint when there are more than before.
+// logTaintsLocked reports the newest taint when there are more than before: the
+// first, and each that doubles their number.
 func (m *Monitor) logTaintsLocked(before uint64) {
-	if n := len(m.tr.taints); m.tr.tainted != before && n > 0 {
+	if n := len(m.tr.taints); bits.Len64(m.tr.tainted) > bits.Len64(before) && n > 0 {
 		t := &m.tr.taints[n-1]
-		m.log.Warn("server tainted", "all", t.All, "gtid", t.GTID.String(), "why", t.Reason)
+		m.log.Warn("server tainted", "all", t.All, "gtid", t.GTID.String(), "why", t.Reason, "taints", m.tr.tainted)
 	}
 }
 

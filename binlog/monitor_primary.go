@@ -149,7 +149,7 @@ func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yiel
 	case r.err != nil:
 		return r.err
 	case err == nil:
-		return fmt.Errorf("read identities of %s: the binlog ended before %s", &m.o.Server, r.rest.Limit(4).OneLine())
+		return fmt.Errorf("read identities of %s: the binlog ended before %s", &m.o.Server, r.rest.Brief(4))
 	}
 	return fmt.Errorf("read identities of %s: %w", &m.o.Server, err)
 }

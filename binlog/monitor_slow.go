@@ -327,7 +327,7 @@ func (s *session) askFirst(ctx context.Context) {
 	}
 	if errant := m.tr.vet(e, s.role != event.RoleReplica); !errant.IsEmpty() {
 		m.counters.errant.Add(errant.Count())
-		m.log.Warn("errant transactions at first sight that no binlog shows", "gtids", errant.Limit(16).OneLine())
+		m.log.Warn("errant transactions at first sight that no binlog shows", "gtids", errant.Brief(16))
 	}
 	s.dirty = true
 	poke(m.wake)

@@ -107,10 +107,10 @@ func (s *session) distrustLocked(st *event.ServerState) {
 	}
 	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf(excludedMute+" under %s: "+
-			"compare its data and accept them, or rebuild it from a server that is right and accept the copy", mute.Limit(16).OneLine()))
+			"compare its data and accept them, or rebuild it from a server that is right and accept the copy", mute.Brief(16)))
 	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned); !doubtful.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, and it has not been compared yet whether it has those, or others that were given these GTIDs since",
-			excludedUnread, doubtful.Limit(16).OneLine()))
+			excludedUnread, doubtful.Brief(16)))
 	}
 }
 

@@ -338,9 +338,9 @@ func differing(t *Tail, seen []event.Identity) gtid.Set {
 func givenAgain(maybe, reused gtid.Set) string {
 	switch {
 	case !maybe.IsEmpty():
-		return "GTIDs may have been given again: " + maybe.Limit(4).OneLine()
+		return "GTIDs may have been given again: " + maybe.Brief(4)
 	case !reused.IsEmpty():
-		return "GTIDs were given again: " + reused.Limit(4).OneLine()
+		return "GTIDs were given again: " + reused.Brief(4)
 	}
 	return ""
 }

@@ -1,6 +1,9 @@
 package gtid
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // String returns s as MySQL prints it: UUIDs in ascending order, behind each
 // its untagged intervals and then those of its tags, and a comma with a
@@ -13,6 +16,16 @@ func (s Set) AppendString(dst []byte) []byte { return s.appendText(dst, ",\n") }
 // OneLine returns the form of String without the newlines, for logs, headers
 // and JSON. MySQL and [Parse] read both.
 func (s Set) OneLine() string { return string(s.appendText(nil, ",")) }
+
+// Brief is [Set.OneLine] of the first n intervals, for logs and errors; it says how
+// many more there are.
+func (s Set) Brief(n int) string {
+	all := s.NumIntervals()
+	if all <= n {
+		return s.OneLine()
+	}
+	return fmt.Sprintf("%s and %d more", s.Limit(n).OneLine(), all-n)
+}
 
 func (s Set) appendText(dst []byte, separator string) []byte {
 	if s.b == nil {

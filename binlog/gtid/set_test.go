@@ -253,3 +253,21 @@ func TestSnapshotsUnderReaders(t *testing.T) {
 		}
 	}
 }
+
+func TestBrief(t *testing.T) {
+	const a, b = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+	s := gtid.MustParse(a + ":1-3:5:7-9," + b + ":1")
+	for n, want := range map[int]string{
+		1: a + ":1-3 and 3 more",
+		3: a + ":1-3:5:7-9 and 1 more",
+		4: s.OneLine(),
+		9: s.OneLine(),
+	} {
+		if got := s.Brief(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+	if got := gtid.MustParse("").Brief(4); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+}

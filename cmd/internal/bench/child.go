@@ -228,6 +228,26 @@ func readyOverHTTP(ctx context.Context, a addresses) error {
 	return nil
 }
 
+// mayServe asks a router whether a server may serve; query holds the rest of the
+// question.
+func mayServe(ctx context.Context, a addresses, server, query string) (yes bool, reason string, err error) {
+	body, status, err := get(ctx, fmt.Sprintf("http://%s/v1/serve?replica=%s&%s", a.HTTP, server, query))
+	if err != nil {
+		return false, "", err
+	}
+	var ans struct {
+		Serve  bool
+		Reason string
+	}
+	if status != http.StatusOK {
+		return false, "", fmt.Errorf("serve answers %d: %s", status, body)
+	}
+	if err := json.Unmarshal(body, &ans); err != nil {
+		return false, "", err
+	}
+	return ans.Serve, ans.Reason, nil
+}
+
 // dial connects to a listener on this host.
 func dial(ctx context.Context, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: 5 * time.Second}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,7 +23,7 @@ const (
 	costTable   = "bench_cost"
 	costWriters = 8
 	// costWarm is how long the load runs before a third of a round counts.
-	costWarm = 500 * time.Millisecond
+	costWarm = 1500 * time.Millisecond
 )
 
 // confirmCostRow takes the primary's closed-loop write throughput without
@@ -209,6 +210,9 @@ func (m *costMeasure) with(ctx context.Context) (t third, err error) {
 		defer cancel()
 		err = errors.Join(err, m.daemon.Stop(stop))
 	}()
+	if err := m.followed(ctx, at); err != nil {
+		return t, err
+	}
 	var before, after map[string]float64
 	var began time.Time
 	var took float64
@@ -230,6 +234,33 @@ func (m *costMeasure) with(ctx context.Context) (t third, err error) {
 		t.confirmed[name] = (n - before[name]) / took
 	}
 	return t, nil
+}
+
+// followed waits until a Tidegate has come to where the servers are: what was
+// written while it was away is not what it costs.
+func (m *costMeasure) followed(ctx context.Context, at addresses) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	set, err := executed(ctx, m.c.Primary())
+	if err != nil {
+		return err
+	}
+	query := "level=session&floor=" + url.QueryEscape(set.OneLine())
+	for _, s := range m.c.Replicas() {
+		for {
+			yes, why, err := mayServe(ctx, at, s.Name(), query)
+			if err != nil {
+				return err
+			}
+			if yes {
+				break
+			}
+			if err := sleep(ctx, 10*time.Millisecond); err != nil {
+				return fmt.Errorf("wait until Tidegate has come to where %s is (the answer is %s): %w", s.Name(), why, err)
+			}
+		}
+	}
+	return nil
 }
 
 // measure is one third of a round: the servers begin level, and the load is

@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -174,18 +172,19 @@ func (m *recovery) router(name string) (*child, error) {
 func (m *recovery) firstYes(ctx context.Context, c *child) (seconds float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, recoverTimeout)
 	defer cancel()
+	query := fmt.Sprintf("key=app.posts/%d", int64(recoverAsked))
 	began := time.Now()
 	a, err := c.start(ctx)
 	if err != nil {
 		return 0, err
 	}
 	for {
-		yes, why, err := recoverAsk(ctx, a, "b")
+		yes, why, err := mayServe(ctx, a, "b", query)
 		if err != nil {
 			return 0, fmt.Errorf("%w: %s", err, c.Log())
 		}
 		took := time.Since(began)
-		wrong, _, err := recoverAsk(ctx, a, "c")
+		wrong, _, err := mayServe(ctx, a, "c", query)
 		if err != nil {
 			return 0, fmt.Errorf("%w: %s", err, c.Log())
 		}
@@ -199,24 +198,6 @@ func (m *recovery) firstYes(ctx context.Context, c *child) (seconds float64, err
 			return 0, fmt.Errorf("wait for a yes (the answer is %s): %w", why, err)
 		}
 	}
-}
-
-func recoverAsk(ctx context.Context, a addresses, server string) (yes bool, reason string, err error) {
-	body, status, err := get(ctx, fmt.Sprintf("http://%s/v1/serve?replica=%s&key=app.posts/%d", a.HTTP, server, int64(recoverAsked)))
-	if err != nil {
-		return false, "", err
-	}
-	var ans struct {
-		Serve  bool
-		Reason string
-	}
-	if status != http.StatusOK {
-		return false, "", fmt.Errorf("serve answers %d: %s", status, body)
-	}
-	if err := json.Unmarshal(body, &ans); err != nil {
-		return false, "", err
-	}
-	return ans.Serve, ans.Reason, nil
 }
 
 // recoverServers: the primary, a replica that has everything, and one that

@@ -85,7 +85,7 @@ func acceptable(s *event.ServerState, a serve.Acceptance) error {
 			}
 		}
 		if known := s.Executed.Union(s.Owned).Union(tainted); !known.ContainsSet(a.GTIDs) {
-			return fmt.Errorf("%w: the server does not have %s", serve.ErrNotAcceptable, a.GTIDs.Subtract(known).Limit(16).OneLine())
+			return fmt.Errorf("%w: the server does not have %s", serve.ErrNotAcceptable, a.GTIDs.Subtract(known).Brief(16))
 		}
 		return nil
 	}

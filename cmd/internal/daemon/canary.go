@@ -125,7 +125,7 @@ func (c *canary) judge(ctx context.Context, x *router.CanaryCheck) error {
 		"key", x.Key.String(), "server", x.Server, "server_uuid", x.UUID.String(), "epoch", x.Epoch, "primary", x.Primary,
 		"differs", shown.Differs(want), "newest", uint64(x.Newest), "prefix", uint64(x.Prefix),
 		"decided_at", x.DecidedAt, "watermark_at", x.WatermarkAt, "lease_at", x.LeaseAt, "staleness", x.Staleness,
-		"confirmed", x.Confirmed.Limit(64).OneLine(), "delivered", x.Delivered.Limit(64).OneLine(), "horizon", x.Horizon.Limit(64).OneLine())
+		"confirmed", x.Confirmed.Brief(64), "delivered", x.Delivered.Brief(64), "horizon", x.Horizon.Brief(64))
 	return nil
 }
 

@@ -347,7 +347,7 @@ func (l *lead) differing(ctx context.Context, m *binlog.Monitor, f *binlog.Prima
 	if errors.Is(err, context.DeadlineExceeded) {
 		facts.Doubted, err = compare.Subtract(read.Set()), nil
 		l.log.Warn("the primary's binlog can not be compared with the stream in time", "server", f.Server, "bound", factsTimeout,
-			"rest", facts.Doubted.Limit(16).OneLine())
+			"rest", facts.Doubted.Brief(16))
 	}
 	if err != nil {
 		return fmt.Errorf("compare the binlog of the primary: %w", err)

@@ -74,7 +74,7 @@ func (t *Tailing) tailerOptions(cfg binlog.ServerConfig, mode binlog.Mode, from 
 		Heartbeat: t.o.Heartbeat, ReadTimeout: t.o.ReadTimeout, Log: t.o.Log,
 		// A hole is an event of its own, never a silent gap (P5).
 		OnPurged: func(_ context.Context, e *binlog.PurgedError) bool {
-			t.o.Log.Warn("binlog purged before it was read; it becomes a hole", "server", e.Server, "missing", e.Missing.Limit(16).OneLine())
+			t.o.Log.Warn("binlog purged before it was read; it becomes a hole", "server", e.Server, "missing", e.Missing.Brief(16))
 			return true
 		},
 	}
