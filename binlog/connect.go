@@ -46,7 +46,7 @@ func checkFit(server string, f *Facts) error {
 func (t *Tailer) dumpOptions() dumpOptions {
 	return dumpOptions{
 		server: &t.o.Server, uuid: t.uuid, serverID: serverID(t.uuid),
-		heartbeat: t.o.Heartbeat, readTimeout: t.o.ReadTimeout, maxEvent: t.o.MaxEventBytes,
+		heartbeat: t.o.Heartbeat, readTimeout: t.o.ReadTimeout, maxEvent: t.o.MaxEventBytes, busyPause: t.o.BusyPause,
 	}
 }
 

@@ -13,11 +13,9 @@ import (
 // everything behind the tailer, down to each follower of the stream. Under load
 // that work is taken from the server, and from whatever shares a processor with
 // Tidegate. A pacedConn that finds data at nearly every look looks once in
-// pacePause instead, and asks the kernel not to wake it for less than
+// its pause instead, and asks the kernel not to wake it for less than
 // paceWake bytes meanwhile. What was measured: decisions/paced-reads.md.
 const (
-	// pacePause is what pacing may add to the time until a transaction is read.
-	pacePause = 4 * time.Millisecond
 	// paceGap is how soon behind the one before data must be there, paceRuns
 	// times without a break, until the connection counts as busy.
 	paceGap  = 2 * time.Millisecond
@@ -30,7 +28,8 @@ const (
 // goroutine; the rest as for any net.Conn.
 type pacedConn struct {
 	net.Conn
-	raw   syscall.RawConn // nil: not a socket, never paced
+	pause time.Duration
+	raw   syscall.RawConn // nil: never paced
 	runs  int             // reads in a row that came within paceGap
 	last  time.Time       // when the last read returned
 	full  bool            // the last read may have left data in the socket
@@ -40,10 +39,12 @@ type pacedConn struct {
 // paceReads wraps a connection. Pacing begins with begin.
 func paceReads(c net.Conn) *pacedConn { return &pacedConn{Conn: c} }
 
-// begin lets pacing begin: questions and answers would only be slowed by it.
-func (c *pacedConn) begin() {
-	if s, ok := c.Conn.(syscall.Conn); ok {
-		c.raw, _ = s.SyscallConn() // without it reads are not paced
+// begin lets pacing begin: questions and answers would only be slowed by it. With
+// no pause, and where the connection is no socket, reads stay as they are.
+func (c *pacedConn) begin(pause time.Duration) {
+	if s, ok := c.Conn.(syscall.Conn); ok && pause > 0 {
+		c.pause = pause
+		c.raw, _ = s.SyscallConn()
 	}
 }
 
@@ -54,7 +55,7 @@ func (c *pacedConn) Read(p []byte) (int, error) {
 	}
 	if c.paced {
 		if !c.full {
-			time.Sleep(pacePause - min(time.Since(c.last), pacePause))
+			time.Sleep(c.pause - time.Since(c.last))
 		}
 		n, there, err := c.look(p)
 		if there || err != nil {

@@ -28,11 +28,16 @@ func pacedPair(t *testing.T) (*pacedConn, net.Conn) {
 	}
 	c := paceReads(near)
 	t.Cleanup(func() { _, _ = c.Close(), far.Close() })
-	c.begin()
-	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	c.begin(4 * time.Millisecond)
+	within(t, c, time.Minute)
+	return c, far
+}
+
+func within(t *testing.T, c *pacedConn, d time.Duration) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(d)); err != nil {
 		t.Fatal(err)
 	}
-	return c, far
 }
 
 func send(t *testing.T, far net.Conn, data []byte) {
@@ -88,16 +93,15 @@ func TestPacedReads(t *testing.T) {
 			t.Fatalf("sent %v, equal %v", err, bytes.Equal(got, want))
 		}
 		untilPaced(t, c, far)
-		go func() {
-			time.Sleep(3 * pacePause) // the reader has looked in vain by then
-			_, _ = far.Write([]byte("!"))
-		}()
 		one := make([]byte, 1)
+		within(t, c, 50*time.Millisecond)
+		if _, err := c.Read(one); !errors.Is(err, os.ErrDeadlineExceeded) || c.paced {
+			t.Fatalf("nothing was there: %v, paced %v", err, c.paced)
+		}
+		within(t, c, time.Minute)
+		send(t, far, []byte("!"))
 		if _, err := c.Read(one); err != nil || one[0] != '!' {
 			t.Fatalf("read %q: %v", one, err)
-		}
-		if c.paced {
-			t.Fatal("paced after a look in vain")
 		}
 	}
 }
@@ -115,9 +119,7 @@ func TestPacedReadsEnd(t *testing.T) {
 	t.Run("deadline", func(t *testing.T) {
 		c, far := pacedPair(t)
 		untilPaced(t, c, far)
-		if err := c.SetReadDeadline(time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+		within(t, c, -time.Second)
 		if n, err := c.Read(make([]byte, 10)); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("%d bytes, %v", n, err)
 		}
@@ -132,12 +134,26 @@ func TestPacedReadsEnd(t *testing.T) {
 	})
 }
 
+// TestNoPause: without a pause nothing is paced.
+func TestNoPause(t *testing.T) {
+	c, far := pacedPair(t)
+	c.raw = nil
+	c.begin(0)
+	send(t, far, bytes.Repeat([]byte("."), 10*paceRuns))
+	one := make([]byte, 1)
+	for range 10 * paceRuns {
+		if _, err := c.Read(one); err != nil || c.paced {
+			t.Fatalf("%v, paced %v", err, c.paced)
+		}
+	}
+}
+
 // TestPacedReadsNeedASocket: what is no socket is read as it is.
 func TestPacedReadsNeedASocket(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	c := paceReads(near)
-	c.begin()
+	c.begin(4 * time.Millisecond)
 	go func() {
 		for range 2 * paceRuns {
 			_, _ = far.Write([]byte("."))

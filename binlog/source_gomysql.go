@@ -30,6 +30,7 @@ type dumpOptions struct {
 	heartbeat   time.Duration
 	readTimeout time.Duration
 	maxEvent    int
+	busyPause   time.Duration
 }
 
 // dumpFrom starts a dump of everything that is not in from, and waits for more
@@ -77,7 +78,7 @@ func (d *dumpConn) dump(o dumpOptions, command []byte, facts Facts) (*Session, e
 		d.close()
 		return nil, fmt.Errorf("start dump of %s: %w", o.server, err)
 	}
-	d.net.begin()
+	d.net.begin(o.busyPause)
 	src := newPacketSource(conn, o.readTimeout, o.maxEvent, serverError)
 	return &Session{Source: src, Facts: facts}, nil
 }

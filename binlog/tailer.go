@@ -47,6 +47,10 @@ type TailerOptions struct {
 	// DefaultHeartbeat. ReadTimeout is how long the connection may be silent; 0:
 	// DefaultReadTimeout, or three heartbeats when those are longer.
 	Heartbeat, ReadTimeout time.Duration
+	// BusyPause lies between two looks at a binlog that brings something at nearly
+	// every look: what is read comes later by as much, and costs less
+	// (decisions/paced-reads.md). 0: each event is read as it comes.
+	BusyPause time.Duration
 	// MaxEventBytes bounds the event that is kept in memory as a whole; larger
 	// ones write all-rows of their table. 0: DefaultMaxEventBytes.
 	MaxEventBytes int
@@ -75,7 +79,7 @@ func (o *TailerOptions) validate() error {
 			errs = append(errs, fmt.Errorf("keys: %q: %w", printed, err))
 		}
 	}
-	if o.KeyCap < 0 || o.MaxEventBytes < 0 || o.Heartbeat < 0 || o.ReadTimeout < 0 {
+	if o.KeyCap < 0 || o.MaxEventBytes < 0 || o.Heartbeat < 0 || o.ReadTimeout < 0 || o.BusyPause < 0 {
 		errs = append(errs, errors.New("tailer: a negative bound"))
 	}
 	setDefault(&o.KeyCap, DefaultKeyCap)

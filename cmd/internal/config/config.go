@@ -124,6 +124,7 @@ type Tail struct {
 	KeyCap          int           `yaml:"key_cap" doc:"keys of one transaction that are recorded singly; beyond it all rows of each table" default:"100000" min:"16" max:"10000000"`
 	Heartbeat       time.Duration `yaml:"heartbeat" doc:"how often an idle server is asked to send a heartbeat" default:"1s" min:"100ms" max:"1m"`
 	ReadTimeout     time.Duration `yaml:"read_timeout" doc:"silence after which the connection counts as lost; more than two heartbeats" default:"5s" min:"300ms" max:"10m"`
+	BusyPause       time.Duration `yaml:"busy_pause" doc:"time between two looks at a binlog that brings something at nearly every look: less processor time, and as much later; 0: read as it comes" default:"4ms" min:"0s" max:"100ms"`
 	CheckpointEvery time.Duration `yaml:"checkpoint_every" doc:"longest time between two checkpoints in WRITES" default:"1m" min:"1s" max:"24h"`
 }
 

@@ -104,7 +104,7 @@ func (d *Daemon) openTail(only []string) error {
 	}
 	d.Tailing, err = tailing.New(tailing.Options{
 		Conn: d.Conn, Servers: servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
-		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout,
+		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout, BusyPause: cfg.Tail.BusyPause,
 		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,
 		Lease: cfg.Router.Lease, Clock: local.Clock, Log: d.log,
 	})

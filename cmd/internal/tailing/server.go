@@ -71,7 +71,7 @@ func (s *server) hints(ctx context.Context, from gtid.Set, h binlog.Handler) err
 func (t *Tailing) tailerOptions(cfg binlog.ServerConfig, mode binlog.Mode, from gtid.Set) binlog.TailerOptions {
 	return binlog.TailerOptions{
 		Server: cfg, Mode: mode, From: from, Hasher: t.hasher, Groups: t.o.Groups, KeyCap: t.o.KeyCap,
-		Heartbeat: t.o.Heartbeat, ReadTimeout: t.o.ReadTimeout, Log: t.o.Log,
+		Heartbeat: t.o.Heartbeat, ReadTimeout: t.o.ReadTimeout, BusyPause: t.o.BusyPause, Log: t.o.Log,
 		// A hole is an event of its own, never a silent gap (P5).
 		OnPurged: func(_ context.Context, e *binlog.PurgedError) bool {
 			t.o.Log.Warn("binlog purged before it was read; it becomes a hole", "server", e.Server, "missing", e.Missing.Brief(16))

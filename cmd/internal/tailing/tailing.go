@@ -24,9 +24,9 @@ type Options struct {
 	// Groups are the group columns by schema.table, the same in every process
 	// of the cluster.
 	Groups map[string][]string
-	// KeyCap, Heartbeat, ReadTimeout as in [binlog.TailerOptions].
-	KeyCap                 int
-	Heartbeat, ReadTimeout time.Duration
+	// KeyCap, Heartbeat, ReadTimeout, BusyPause as in [binlog.TailerOptions].
+	KeyCap                            int
+	Heartbeat, ReadTimeout, BusyPause time.Duration
 	// CheckpointAge as in [cdc.WriterOptions].
 	CheckpointAge time.Duration
 	// MinInterval and ProbeTimeout as in [binlog.MonitorOptions].
