@@ -27,7 +27,7 @@ type Snapshot struct {
 	newest      *probe
 
 	delivered, horizon, lost gtid.Set
-	failover                 event.Version
+	failover, announcedAt    event.Version
 	ordinals                 ordinalView
 
 	defs       *[shards]map[nameKey]*event.TableDefinition
@@ -143,6 +143,10 @@ func (s *Snapshot) Lost() gtid.Set { return s.lost }
 // LastFailover is the version of the newest announcement with another primary
 // or with losses.
 func (s *Snapshot) LastFailover() event.Version { return s.failover }
+
+// LastAnnouncement is the version of the newest announcement, in this history's
+// stream or before the checkpoint that the index began at.
+func (s *Snapshot) LastAnnouncement() event.Version { return s.announcedAt }
 
 // CountedE is the newest counted E (rules §6.2) and when its tick was sent; 0:
 // none.

@@ -64,7 +64,9 @@ func (q *question) explain(i int, v verdict, ans *Answer) {
 			}
 		}
 	case ReasonSessionBehind:
-		need = q.floor.Subtract(c).Subtract(q.lostFloor)
+		if need = q.floor.Subtract(c).Subtract(q.lostFloor); need.IsEmpty() {
+			need = q.missing(i) // what is older than the announcement
+		}
 	case ReasonWriteUnseen:
 		need = q.unseen(i).Subtract(q.lostFloor)
 	case ReasonBelowHorizon:

@@ -19,6 +19,7 @@ const (
 	rulePrimaryLease                   // §6.3: the primary's lease too
 	ruleStrong                         // §7 strong
 	ruleSessionFloor                   // §7 session: F within C(X), or lost
+	ruleFloorCut                       // §7 session: where a part of F is lost or never happened, all that is older than the announcement too
 	ruleStrongFloor                    // §7: the primary is checked like any server for F
 	ruleWatermark                      // §7 key: W is young
 	ruleHorizon                        // §7 key: H within C(X) or lost
@@ -38,7 +39,7 @@ const (
 
 var ruleNames = [numRules]string{
 	"ready", "alive", "lease", "role", "ineligible", "table_excluded", "no_keys_taint", "staleness",
-	"primary", "primary_lease", "strong", "session_floor", "strong_floor", "watermark", "horizon",
+	"primary", "primary_lease", "strong", "session_floor", "floor_cut", "strong_floor", "watermark", "horizon",
 	"group_horizon", "unseen", "unknown_table", "schema_changed", "own_record", "wide_record",
 	"shortcut_one_row", "shortcut_failover", "drop_after", "lost_after", "retry_moved",
 }

@@ -45,6 +45,7 @@ type question struct {
 	// to be worked out; see settleFloor.
 	floor     gtid.Set
 	floorLost bool
+	floorCut  bool // something of F never happened, or was lost before it was delivered
 	// lostFloor is what F need not be waited for because it is lost. A floor does
 	// not tell of which timeline it is, and a lost GTID may have been given again
 	// to the very write that the caller names: only an E begun after the request
@@ -174,7 +175,9 @@ func (q *question) settleFloor() {
 		return // such an E is no bound of what a secondary may have shown
 	}
 	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e)
-	q.floor = q.floor.Subtract(never.Subtract(q.lost))
+	if gone := never.Subtract(q.lost); !gone.IsEmpty() {
+		q.floor, q.floorCut = q.floor.Subtract(gone), true
+	}
 }
 
 // grouped tells whether a server is a member of a replication group
@@ -189,19 +192,21 @@ func (q *question) grouped() bool {
 }
 
 // floorWithin tells whether each GTID of F is in C(i), or lost (rules §7
-// session). What is lost can't be waited for; the answer tells of it.
+// session). What is lost can't be waited for; the answer tells of it. But who
+// names its newest write alone has earlier ones, for which that one stood: of a
+// floor of which something was lost, a replica must show whatever is older than
+// the newest announcement (DECISIONS.md). The announced primary does.
 func (q *question) floorWithin(i int) bool {
 	c := q.snap.Confirmed(i)
-	if c.ContainsSet(q.floor) {
-		return true
-	}
-	if !q.lostFloor.Overlaps(q.floor) {
+	lost := !c.ContainsSet(q.floor)
+	if lost && (!q.lostFloor.Overlaps(q.floor) || !c.ContainsSet(q.floor.Subtract(q.lostFloor))) {
 		return false
 	}
-	if !c.ContainsSet(q.floor.Subtract(q.lostFloor)) {
+	if (lost || q.floorCut) && i != q.primary && rule(ruleFloorCut) &&
+		(q.snap.Prefix(i) < q.snap.LastAnnouncement() || !q.horizonWithin(i)) {
 		return false
 	}
-	q.floorLost = true
+	q.floorLost = q.floorLost || lost
 	return true
 }
 

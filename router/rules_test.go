@@ -197,6 +197,29 @@ func decisions() []decision {
 		{"§7 session: F confirmed or lost", func(t testing.TB, w *routertest.World) {
 			w.LostSet = mustSet(t, uuidC+":5")
 		}, "level=session floor=" + uuidA + ":90," + uuidC + ":5 arrived=-100ms", "yes applied", ""},
+		{"§7 session: of a floor that lost its newest write, what is older is shown", func(t testing.TB, w *routertest.World) {
+			w.LostSet, w.Announced = mustSet(t, uuidC+":5"), routertest.V(95)
+			w.Behind(t, 1, "1-94", 94)
+		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "no session_behind primary", ""},
+		{"§7 session: up to the announcement", func(t testing.TB, w *routertest.World) {
+			w.LostSet, w.Announced = mustSet(t, uuidC+":5"), routertest.V(95)
+			w.Behind(t, 1, "1-95", 95)
+		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "yes applied", ""},
+		{"§7 session: before the index began too", func(t testing.TB, w *routertest.World) {
+			w.LostSet, w.HorizonSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-50")
+			w.Behind(t, 1, "1-49:51-100", 100)
+		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "no session_behind primary", ""},
+		{"§7 session: lost before it was delivered", func(t testing.TB, w *routertest.World) {
+			w.Announced = routertest.V(95)
+			w.Behind(t, 1, "1-94", 94)
+		}, "level=session floor=" + uuidA + ":101 arrived=-100ms", "no session_behind primary", ""},
+		{"§7 session: a floor that is all there needs nothing more", func(t testing.TB, w *routertest.World) {
+			w.Announced = routertest.V(95)
+			w.Behind(t, 1, "1-94", 94)
+		}, "level=session floor=" + uuidA + ":90 arrived=-100ms", "yes applied", ""},
+		{"§7 session: the primary shows what it announced", func(t testing.TB, w *routertest.World) {
+			w.LostSet, w.Announced = mustSet(t, uuidC+":5"), routertest.V(200)
+		}, "level=session server=a floor=" + uuidC + ":5 arrived=-100ms", "yes primary", ""},
 		{"§7 session: an empty floor is a floor", nil, "level=session floor=", "yes applied", ""},
 		{"§7 session: never happened", nil, "level=session floor=" + uuidA + ":101 arrived=-100ms", "yes applied", ""},
 		{"§7 session: may have happened", nil, "level=session floor=" + uuidA + ":101", "no session_behind wait", ""},

@@ -58,6 +58,8 @@ type Snapshot interface {
 	// LastFailover is the version of the newest announcement with another
 	// primary or with losses.
 	LastFailover() event.Version
+	// LastAnnouncement is the version of the newest announcement.
+	LastAnnouncement() event.Version
 	// CountedE is the newest counted E (rules §6.2) and when its tick was sent.
 	CountedE() (e gtid.Set, tickAt int64)
 

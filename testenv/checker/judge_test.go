@@ -377,6 +377,15 @@ func TestFailovers(t *testing.T) {
 			s.fork(1, 700*ms, map[checker.Key]int64{0: 1})
 			s.add(checker.Line{Read: show(0, 0)})
 		}},
+		{"and at level session, whose floor names the lost write alone", checker.ViolationSession, func(s *script) {
+			s.write(1, 0, 400*ms, 0, 1, 0)
+			s.write(2, 0, 500*ms, 0, 2, 0)
+			s.write(1, 0, 600*ms, 0, 3, 0)
+			s.fork(1, 700*ms, map[checker.Key]int64{0: 2})
+			s.add(checker.Line{Read: read(func(r *checker.Read) {
+				r.Level, r.Rows = checker.LevelSession, []checker.ShownRow{row(0, 1, 1)}
+			})})
+		}},
 		{"before the failover it must be shown", checker.ViolationSession, func(s *script) {
 			s.write(2, 0, 500*ms, 0, 1, 0)
 			s.write(1, 0, 600*ms, 0, 2, 0)
