@@ -268,6 +268,12 @@ type hint struct {
 
 func (r *rig) start(o MonitorOptions) {
 	r.t.Helper()
+	r.startOn(r.s, o)
+}
+
+// startOn is start with a backend that does something besides the script.
+func (r *rig) startOn(on backend, o MonitorOptions) {
+	r.t.Helper()
 	if r.tail == nil {
 		r.tail = make(chan hint, 100)
 	}
@@ -309,7 +315,7 @@ func (r *rig) start(o MonitorOptions) {
 	o.PrimaryE = func(context.Context) (gtid.Set, error) { r.mu.Lock(); defer r.mu.Unlock(); return r.e, nil }
 	o.Accepted = func() []Acceptance { r.mu.Lock(); defer r.mu.Unlock(); return r.accept }
 	o.Hasher = key.NewHasher(key.Secret{1})
-	o.backend = r.s
+	o.backend = on
 	m, err := NewMonitor(o)
 	if err != nil {
 		r.t.Fatal(err)
