@@ -54,9 +54,9 @@ func markOf(description, previous []byte) (fileMark, error) {
 // nonBlock ends a dump at the end of the binlog.
 const nonBlock = 1
 
-// mark reads the beginning of a file: one short dump, once for each file.
-func (b *sqlBackend) mark(ctx context.Context, file string) (fileMark, error) {
-	m, err := b.readMark(ctx, file)
+// mark reads the beginning of a file of a run: one short dump, once for each file.
+func (b *sqlBackend) mark(ctx context.Context, file string, of runID) (fileMark, error) {
+	m, err := b.readMark(ctx, file, of)
 	if words, ok := lacksPrivilege(err); ok {
 		return 0, &RefusedError{Server: b.cfg.Name, Reason: words, Mend: grantFor(b.cfg.User)}
 	}
@@ -66,7 +66,7 @@ func (b *sqlBackend) mark(ctx context.Context, file string) (fileMark, error) {
 	return m, nil
 }
 
-func (b *sqlBackend) readMark(ctx context.Context, file string) (m fileMark, err error) {
+func (b *sqlBackend) readMark(ctx context.Context, file string, of runID) (m fileMark, err error) {
 	uuid := randomUUID() // another one than a tail's, which the server would end
 	o := dumpOptions{
 		server: b.cfg, uuid: uuid, serverID: serverID(uuid), heartbeat: DefaultHeartbeat,
@@ -75,6 +75,15 @@ func (b *sqlBackend) readMark(ctx context.Context, file string) (m fileMark, err
 	c, facts, err := connectDump(ctx, o)
 	if err != nil {
 		return 0, err
+	}
+	process, err := c.process()
+	if err != nil {
+		c.close()
+		return 0, err
+	}
+	if (runID{facts.ServerUUID, process}) != of {
+		c.close()
+		return 0, errOtherRun
 	}
 	p := make([]byte, packetHeader, packetHeader+1+4+2+4+len(file))
 	p = append(p, mysql.COM_BINLOG_DUMP)
@@ -141,7 +150,11 @@ func (s *session) markFile(ctx context.Context) {
 	}
 	ask, cancel := context.WithTimeout(ctx, m.o.Server.queryTimeout())
 	defer cancel()
-	mark, err := m.backend.mark(ask, file)
+	mark, err := m.backend.mark(ask, file, s.run.id())
+	if errors.Is(err, errOtherRun) {
+		s.breakOff(errOtherRun)
+		return
+	}
 	if err != nil {
 		if ctx.Err() == nil {
 			m.counters.factsErrors.Add(1) // asked again at the next look
@@ -163,5 +176,5 @@ func (m *Monitor) lastMark(ctx context.Context, now *runFacts) (fileMark, error)
 	if st == nil || st.BinlogMark == 0 || st.UUID != now.UUID || m.o.Server.Follow != FollowBinlog || fileIndex(now.Files, st.BinlogFile) < 0 {
 		return 0, nil
 	}
-	return m.backend.mark(ctx, st.BinlogFile)
+	return m.backend.mark(ctx, st.BinlogFile, now.id())
 }

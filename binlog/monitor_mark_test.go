@@ -14,9 +14,9 @@ type swapped struct {
 	swap func(file string) // called with what mark reads, nothing held
 }
 
-func (s *swapped) mark(ctx context.Context, file string) (fileMark, error) {
+func (s *swapped) mark(ctx context.Context, file string, of runID) (fileMark, error) {
 	s.swap(file)
-	return s.script.mark(ctx, file)
+	return s.script.mark(ctx, file, of)
 }
 
 // TestMonitorMarkOfAnotherRun: a mark that another server gave is none of the

@@ -114,9 +114,12 @@ func (s *script) reuse(_ context.Context, last string) (ReuseScope, error) {
 	return ReuseScope{Files: []string{last}}, nil
 }
 
-func (s *script) mark(_ context.Context, file string) (fileMark, error) {
+func (s *script) mark(_ context.Context, file string, of runID) (fileMark, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.down == nil && s.run.id() != of {
+		return 0, errOtherRun
+	}
 	return s.marks[file] + 1, s.down
 }
 

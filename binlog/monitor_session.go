@@ -152,7 +152,7 @@ func (m *Monitor) admit(ctx context.Context, l link) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if facts.uuid != run.UUID || facts.process != run.Process {
+	if (runID{facts.uuid, facts.process}) != run.id() {
 		return nil, &changedError{"two connections reached two servers"}
 	}
 	s := &session{

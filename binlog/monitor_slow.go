@@ -56,8 +56,8 @@ func (s *session) readFacts(ctx context.Context) bool {
 		}
 		return false
 	}
-	if f.uuid != s.run.UUID || f.process != s.run.Process {
-		s.breakOff(&changedError{"another run of mysqld answers at this address"})
+	if (runID{f.uuid, f.process}) != s.run.id() {
+		s.breakOff(errOtherRun)
 		return false
 	}
 	m.mu.Lock()

@@ -31,7 +31,7 @@ type backend interface {
 	// reuse finds what a primary's binlog may carry a second time.
 	reuse(ctx context.Context, lastFile string) (ReuseScope, error)
 	// mark tells a binlog file from any other of its name.
-	mark(ctx context.Context, file string) (fileMark, error)
+	mark(ctx context.Context, file string, of runID) (fileMark, error) // errOtherRun: somebody else answers
 	close() error
 }
 
@@ -222,6 +222,21 @@ func readRows(rows *sql.Rows) (out []textRow, err error) {
 	return out, rows.Err()
 }
 
+// runID tells whether two connections lead to one run of mysqld.
+type runID struct {
+	uuid    gtid.UUID
+	process int64 // 0: the server does not tell
+}
+
+func (f *runFacts) id() runID { return runID{f.UUID, f.Process} }
+
+// errOtherRun: new connections lead to another run than the one that is watched.
+var errOtherRun = &changedError{"another run of mysqld answers at this address"}
+
+// processSQL names the main thread in the server's operating system; NULL without
+// the performance schema.
+const processSQL = "(SELECT THREAD_OS_ID FROM performance_schema.threads WHERE NAME = 'thread/sql/main' LIMIT 1)"
+
 // runFacts tells one run of one mysqld from another, and one data set from
 // another (rules §1).
 type runFacts struct {
@@ -256,7 +271,7 @@ const runSQL = "SELECT @@global.server_uuid, @@global.version, @@global.version_
 	"@@global.gtid_executed, @@global.gtid_purged, @@global.gtid_mode, @@global.log_bin, " +
 	"@@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, " +
 	"(SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime'), " +
-	"(SELECT THREAD_OS_ID FROM performance_schema.threads WHERE NAME = 'thread/sql/main' LIMIT 1)"
+	processSQL
 
 func (l *sqlLink) run(ctx context.Context) (*runFacts, error) {
 	f := &runFacts{}

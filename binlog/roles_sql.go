@@ -15,7 +15,7 @@ import (
 
 const settingsSQL = "SELECT @@global.server_uuid, @@global.read_only OR @@global.super_read_only, @@global.gtid_mode, " +
 	"@@global.lower_case_table_names, @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, @@global.log_bin, " +
-	"(SELECT THREAD_OS_ID FROM performance_schema.threads WHERE NAME = 'thread/sql/main' LIMIT 1), @@global.version"
+	processSQL + ", @@global.version"
 
 // Channels come from the performance schema: it needs no privilege but SELECT,
 // has one name for each column in all versions, and does not wait behind STOP

@@ -200,6 +200,21 @@ func (d *dumpConn) facts(o dumpOptions) (Facts, error) {
 	return f, nil
 }
 
+// process is [runFacts.Process], asked on this connection.
+func (d *dumpConn) process() (int64, error) {
+	r, err := d.c.Execute("SELECT " + processSQL)
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	text, err := textOf(r, 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := strconv.ParseInt(text, 10, 64) // 0 without the performance schema
+	return n, nil
+}
+
 func (d *dumpConn) collations() (map[uint16]string, error) {
 	r, err := d.c.Execute("SELECT id, collation_name FROM information_schema.collations")
 	if err != nil {
