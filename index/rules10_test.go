@@ -87,6 +87,27 @@ func TestRule10ShownAgain(t *testing.T) {
 	w.wantMark(w.now)
 }
 
+// TestRule10GivenBack: a lost GTID that a transaction owned, and gave back when it
+// rolled back, is lost as before: nobody will ever show it.
+func TestRule10GivenBack(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	w.write(tx("a:11", 1))
+	lost := w.announcement("a", "a:1-10")
+	lost.Epoch = 2
+	lost.Lost, lost.NewlyLost = set(t, "a:11"), set(t, "a:11")
+	w.write(lost)
+	for _, owned := range []string{"a:11", "", "a:11", ""} {
+		w.newTick()
+		w.state("a", "a:1-10", func(s *event.ServerState) { s.Epoch, s.Owned = 2, set(t, owned) })
+		want := "a:11"
+		if owned != "" {
+			want = ""
+		}
+		w.wantSet("lost", w.snap().Lost(), want)
+	}
+	w.wantMark(w.now)
+}
+
 // TestRule10Reuse: an identity that is lost while its GTID is given anew leaves
 // D until the new transaction is delivered.
 func TestRule10Reuse(t *testing.T) {

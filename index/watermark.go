@@ -135,10 +135,11 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	c.count++
 	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.explained = p.e
-	if ix.lost.Overlaps(p.e) && rule(ruleShownAgain) {
+	if lost := ix.announced.Lost.Subtract(p.e).Subtract(ix.dh.Set()); rule(ruleShownAgain) && !lost.Equal(ix.lost) {
 		// What the primary has again is not lost any more; else a GTID that was
-		// given anew would count as seen before the stream brings it (P2).
-		ix.lost = ix.lost.Subtract(p.e)
+		// given anew would count as seen before the stream brings it (P2). One that
+		// was owned alone, and given back by a rollback, is lost as before.
+		ix.lost = lost
 		ix.lossChanged()
 	}
 	// Of the probes that name one tick the first has the smallest E.
