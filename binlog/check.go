@@ -73,18 +73,6 @@ type Inspection struct {
 // maxNoKey bounds how many tables a finding names.
 const maxNoKey = 8
 
-// Inspect reads one server and says what breaks a promise there (rules §12). db
-// is a pool of connections with the account of cfg. An error means that the
-// server could not be reached or read; what it is and what it lacks are
-// findings. It changes nothing on the server.
-func Inspect(ctx context.Context, db *sql.DB, cfg *ServerConfig) ([]Finding, error) {
-	in, err := Gather(ctx, db, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return in.Findings(), nil
-}
-
 // checkVariables are the settings that findings look at.
 var checkVariables = []string{
 	"server_uuid", "server_id", "gtid_mode", "enforce_gtid_consistency", "gtid_executed", "gtid_purged", "log_bin",
@@ -99,7 +87,11 @@ var checkVariables = []string{
 	"session_track_gtids",
 }
 
-// Gather reads one server for [Inspection.Findings] and [CompareServers].
+// Gather reads one server for [Inspection.Findings], which say what breaks a
+// promise there (rules §12), and [CompareServers]. db is a pool of connections
+// with the account of cfg. An error means that the server could not be reached
+// or read; what it is and what it lacks are findings. It changes nothing on the
+// server.
 func Gather(ctx context.Context, db *sql.DB, cfg *ServerConfig) (*Inspection, error) {
 	in := &Inspection{cfg: cfg, vars: map[string]string{}}
 	v, err := queryRow(ctx, db, "SELECT VERSION(), @@global.version_comment")

@@ -32,8 +32,9 @@ func TestInspectRealServer(t *testing.T) {
 	db := openAs(t, cfg)
 	find := func(what string) (binlog.Finding, bool) {
 		t.Helper()
-		list, err := binlog.Inspect(ctx, db, &cfg)
+		in, err := binlog.Gather(ctx, db, &cfg)
 		must(t, err)
+		list := in.Findings()
 		i := slices.IndexFunc(list, func(f binlog.Finding) bool { return strings.Contains(f.What, what) })
 		if i < 0 {
 			return binlog.Finding{}, false

@@ -229,16 +229,6 @@ func (m *Monitor) Hint(g gtid.GTID) {
 	poke(m.wake)
 }
 
-// FreshE returns owned ∪ executed of a probe that began after the call: what
-// [MonitorOptions].PrimaryE of other monitors asks the announced primary for.
-func (m *Monitor) FreshE(ctx context.Context) (gtid.Set, error) {
-	st, err := m.Fresh(ctx)
-	if err != nil {
-		return gtid.Set{}, err
-	}
-	return st.Owned.Union(st.Executed), nil
-}
-
 // Fresh returns the state of a probe that began after the call (shared by all
 // callers that wait at the same time), once it is published. It fails at once
 // when the server is not connected.

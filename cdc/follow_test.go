@@ -104,8 +104,8 @@ func TestSinkFails(t *testing.T) {
 	start(t, f.Run)
 	eventually(t, func() (reason string) {
 		s.do(func() {
-			if len(s.starts) != 2 || s.seq < w.Acked() {
-				reason = fmt.Sprintf("%d starts, at %d of %d", len(s.starts), s.seq, w.Acked())
+			if len(s.starts) != 2 || s.seq < w.Counters().AckedSeq {
+				reason = fmt.Sprintf("%d starts, at %d of %d", len(s.starts), s.seq, w.Counters().AckedSeq)
 			}
 		})
 		return reason

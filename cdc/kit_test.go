@@ -373,8 +373,8 @@ func (r *recorder) wantAll(t testing.TB, w *writing) {
 	t.Helper()
 	eventually(t, func() (reason string) {
 		r.do(func() {
-			if !r.connected || r.seq < w.Acked() {
-				reason = fmt.Sprintf("connected %v, at %d of %d", r.connected, r.seq, w.Acked())
+			if !r.connected || r.seq < w.Counters().AckedSeq {
+				reason = fmt.Sprintf("connected %v, at %d of %d", r.connected, r.seq, w.Counters().AckedSeq)
 			}
 		})
 		return reason

@@ -74,8 +74,8 @@ const maxPayload = 1 << 20
 
 // Writer is the one writer of a WRITES stream. [OpenWriter] wins the leader
 // key, [Writer.Begin] announces the primary, then [Writer.Run] publishes what
-// Append and its like hand over. Append, Hole, Definitions, Checkpoint, Acked
-// and Counters may be called at once by many; the others once each, in order.
+// Append and its like hand over. Append, Hole, Definitions, Checkpoint and
+// Counters may be called at once by many; the others once each, in order.
 type Writer struct {
 	conn  *Conn
 	o     WriterOptions
@@ -341,9 +341,6 @@ type wantCheckpoint struct {
 	event.Definitions
 	done chan struct{}
 }
-
-// Acked returns the newest sequence of WRITES that is known to be stored.
-func (w *Writer) Acked() uint64 { return w.counters.ackedSeq.Load() }
 
 // Counters may be called at any time.
 func (w *Writer) Counters() WriterCounters {

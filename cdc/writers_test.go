@@ -161,7 +161,7 @@ func TestLowerGenerationIsIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seq := w.Acked()
+	seq := w.Counters().AckedSeq
 	raw, err := s.GetMsg(t.Context(), seq)
 	if err != nil {
 		t.Fatal(err)

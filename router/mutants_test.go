@@ -13,6 +13,11 @@ import (
 // is either not needed or not tested.
 func TestEveryRuleIsNoticed(t *testing.T) {
 	defer router.SwitchOff("")
+	for _, d := range decisions() {
+		if got := d.decide(t); got != d.want {
+			t.Fatalf("%s: got %q, want %q with every rule in place", d.name, got, d.want)
+		}
+	}
 	for _, name := range router.RuleNames() {
 		t.Run(name, func(t *testing.T) {
 			if !router.SwitchOff(name) {

@@ -190,23 +190,3 @@ func (c *collation) appendUTF8(dst []byte, text string) ([]byte, error) {
 	}
 	return out, nil
 }
-
-// DecodeText converts a text in the character set of a collation to UTF-8: the
-// names of ENUM and SET members in table maps, say. ok is false for collations
-// that fold wide and for bytes that are not valid or mean no character.
-func DecodeText(collation string, text []byte) (decoded string, ok bool) {
-	c := lookupCollation(collation)
-	if c == nil {
-		return "", false
-	}
-	out := make([]byte, 0, len(text)+maxCharBytes)
-	for len(text) > 0 {
-		r, n, ok := c.cs.DecodeRune(text)
-		if !ok {
-			return "", false
-		}
-		out = utf8.AppendRune(out, r)
-		text = text[n:]
-	}
-	return string(out), true
-}

@@ -171,7 +171,7 @@ func testRun(t *testing.T) {
 		}
 		table := p.call(t, "status", "--addr", addr).want(t, exitOK)
 		lines := strings.Split(strings.TrimSpace(table.out), "\n")
-		if len(lines) != 5 || !strings.HasPrefix(lines[0], "router: ready; primary: a; watermark age: ") ||
+		if len(lines) != 5 || !strings.HasPrefix(lines[0], "router: ready; primary: a; watermark age: ") || !strings.Contains(lines[0], "; oldest in the stream: ") ||
 			!strings.HasPrefix(lines[1], "SERVER ") || !strings.HasPrefix(lines[2], "a ") || !strings.Contains(lines[2], "primary (announced)") || table.err != "" {
 			t.Errorf("status prints\n%s%s", table.out, table.err)
 		}

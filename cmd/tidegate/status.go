@@ -66,6 +66,8 @@ type status struct {
 	Detail         *string        `json:"detail"`
 	Primary        *string        `json:"primary"`
 	WatermarkAgeMS *float64       `json:"watermark_age_ms"`
+	OldestGTID     *string        `json:"oldest_gtid"`
+	OldestCommit   *string        `json:"oldest_committed_at"`
 	Servers        []statusServer `json:"servers"`
 }
 
@@ -128,7 +130,8 @@ func printStatus(w io.Writer, raw json.RawMessage) error {
 	if !s.Ready {
 		state = "not ready: " + orDash(s.Reason) + " " + orDash(s.Detail)
 	}
-	fmt.Fprintf(w, "router: %s; primary: %s; watermark age: %s\n", state, orDash(s.Primary), ms(s.WatermarkAgeMS))
+	fmt.Fprintf(w, "router: %s; primary: %s; watermark age: %s; oldest in the stream: %s, committed %s\n",
+		state, orDash(s.Primary), ms(s.WatermarkAgeMS), orDash(s.OldestGTID), orDash(s.OldestCommit))
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVER\tROLE\tEPOCH\tBEHIND\tTRANSFER\tSTALENESS\tCONFIRMED\tSTATE")
 	for _, v := range s.Servers {

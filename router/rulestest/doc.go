@@ -21,8 +21,9 @@
 // failure prints the shrunk run, what happened in it, and its bytes for
 // -rules.play. TestHunts draws runs as the mutation guard does. FuzzRules lets
 // the fuzzer draw them. TestMutantsDie builds index and router with switchable
-// rules (build tag mutants) and demands that each rule, left out, gives a wrong
-// answer in its trace under testdata/traces, or in some random run:
+// rules (build tag mutants) and demands that each rule, left out, is noticed by
+// the tables of its own package, and gives a wrong answer in its trace under
+// testdata/traces, or in some random run; mutantHunts tells why a few can't:
 // go test -tags mutants -run TestMutants -rules.record writes traces anew where
 // they no longer do. Traces named found_ are violations that the runs found in
 // the product or in its rules.

@@ -98,14 +98,33 @@ func search(seed uint64, runs, steps int, bias Bias, o Options, all bool) (map[P
 	return failed, total
 }
 
-// TestPlay prints a run that another test failed with.
+// noForEver are two runs as a failure prints them. Both once ended with a no for
+// ever, though everything was healthy again, by mistakes of this world: it rolled
+// back what an undrained primary still applied from its relay log, and let a
+// server become primary with a lost DDL behind events of the older definition.
+var noForEver = []string{
+	"c8000c000000000030a6000030550000040100000401000006000000080100010501000020000000",
+	"c00080000000000008020000000000de2e0200003100000032000000000000000100000004020000310200002d010000",
+}
+
+// TestPlay plays runs from their bytes: that of -rules.play, or those that once
+// failed.
 func TestPlay(t *testing.T) {
-	data, err := hex.DecodeString(*playFlag)
-	if err != nil {
-		t.Fatal(err)
+	runs := noForEver
+	if *playFlag != "" {
+		runs = []string{*playFlag}
 	}
-	r := ParseRun(data)
-	if res := Play(r, Options{Heal: true}); res.Violation != nil {
-		t.Errorf("\n%s", Report(r, Options{Heal: true, Everything: true}))
+	for _, text := range runs {
+		data, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := ParseRun(data)
+		res := Play(r, Options{Heal: true})
+		if res.Violation != nil {
+			t.Errorf("\n%s", Report(r, Options{Heal: true, Everything: true}))
+		} else if res.Stats.Yes == 0 {
+			t.Errorf("%s reaches no yes: it proves nothing", text)
+		}
 	}
 }

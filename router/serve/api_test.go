@@ -12,9 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"tidegate/binlog/gtid"
 	"tidegate/router"
 	"tidegate/router/serve"
 )
@@ -39,6 +41,13 @@ func TestReferenceExamples(t *testing.T) {
 		o.Observer = &recorder{}
 		o.Acceptor = func(context.Context, serve.Acceptance) error { return nil }
 		o.Metrics = http.NotFoundHandler()
+		o.Oldest = func() (gtid.GTID, time.Time) {
+			g, err := gtid.ParseGTID("aaaaaaaa-0000-0000-0000-000000000001:1")
+			if err != nil {
+				t.Error(err)
+			}
+			return g, time.Date(2026, time.November, 29, 7, 0, 0, 500e6, time.UTC)
+		}
 	})
 	blocks := fence.FindAllStringSubmatch(readReference(t), -1)
 	ran := 0

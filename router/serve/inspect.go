@@ -63,6 +63,8 @@ type reportJSON struct {
 	Primary        text         `json:"primary"`
 	WatermarkAgeMS millis       `json:"watermark_age_ms"`
 	BlindMS        millis       `json:"blind_ms"`
+	OldestGTID     text         `json:"oldest_gtid"`
+	OldestCommit   text         `json:"oldest_committed_at"`
 	Servers        []serverJSON `json:"servers"`
 	Delivered      *string      `json:"delivered,omitempty"`
 	Horizon        *string      `json:"horizon,omitempty"`
@@ -91,6 +93,11 @@ func (s *Server) servers(w http.ResponseWriter, r *http.Request) *wireError {
 		WatermarkAgeMS: millis(rep.WatermarkAge), BlindMS: millis(rep.BlindFor),
 		Delivered: whole(a.req.Verbose, rep.Delivered), Horizon: whole(a.req.Verbose, rep.Horizon), Lost: whole(a.req.Verbose, rep.Lost),
 		Servers: make([]serverJSON, 0, len(rep.Servers)),
+	}
+	if s.o.Oldest != nil {
+		if g, at := s.o.Oldest(); !g.IsZero() {
+			out.OldestGTID, out.OldestCommit = text(g.String()), text(at.UTC().Format(time.RFC3339Nano))
+		}
 	}
 	for i := range rep.Servers {
 		out.Servers = append(out.Servers, serverView(&rep.Servers[i], a.req.Verbose))

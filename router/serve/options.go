@@ -12,6 +12,7 @@ import (
 	"os"
 	"time"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/key"
 	"tidegate/router"
 )
@@ -101,9 +102,13 @@ type Options struct {
 	Metrics  http.Handler // /metrics; nil: not found
 	Observer Observer     // /v1/observe; nil: not found
 	Acceptor Acceptor     // /v1/servers/{name}/accept; nil: not found
-	Version  string       // as INFO and HELLO show it
-	Limits   Limits
-	Log      *slog.Logger // default: discarded
+	// Oldest tells the oldest transaction that the stream WRITES still holds and
+	// when it was committed, for /v1/servers; zero: none is known. It is called by
+	// many at once and must not block. Nil: never known.
+	Oldest  func() (gtid.GTID, time.Time)
+	Version string // as INFO and HELLO show it
+	Limits  Limits
+	Log     *slog.Logger // default: discarded
 }
 
 func (o *Options) validate() error {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cdc"
 	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/tailing"
@@ -143,7 +144,7 @@ func (d *Daemon) openServe(ctx context.Context, o Options) error {
 	}
 	so := serve.Options{
 		Router: d.Router.Router(), HTTPAddr: listenAddr(cfg.Listen.HTTP), RESPAddr: listenAddr(cfg.Listen.RESP),
-		Acceptor: d.Accept,
+		Acceptor: d.Accept, Oldest: d.oldest,
 		Observer: o.Observer, Version: o.Version, Limits: serve.Limits{Conns: cfg.Listen.MaxConn}, Log: d.log,
 	}
 	if so.Auth, err = auth(cfg); err != nil {
@@ -159,6 +160,12 @@ func (d *Daemon) openServe(ctx context.Context, o Options) error {
 	}
 	d.Server, err = serve.Open(ctx, so)
 	return err
+}
+
+// oldest is the oldest transaction in WRITES, and when it was committed.
+func (d *Daemon) oldest() (gtid.GTID, time.Time) {
+	c := d.Router.Follower().Counters()
+	return c.Oldest, time.UnixMicro(c.OldestAt)
 }
 
 func listenAddr(s string) string {

@@ -76,7 +76,7 @@ func (w *world) refusedTLS(t *testing.T, tls, what, mend string) {
 	db, err := list[0].OpenDB()
 	w.must(err)
 	defer func() { w.must(db.Close()) }()
-	found, err := binlog.Inspect(ctx, db, &list[0])
+	in, err := binlog.Gather(ctx, db, &list[0])
 	if what == "Access denied" {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("check: %v; want %s", err, what)
@@ -84,6 +84,7 @@ func (w *world) refusedTLS(t *testing.T, tls, what, mend string) {
 		return
 	}
 	w.must(err)
+	found := in.Findings()
 	if len(found) != 1 || found[0].Severity != binlog.Broken || !strings.Contains(found[0].What, what) || !strings.Contains(found[0].Mend, mend) {
 		t.Errorf("check: %v; want %s ... %s", found, what, mend)
 	}

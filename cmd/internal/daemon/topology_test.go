@@ -21,9 +21,9 @@ func (w *world) findings(s *testenv.Server) (out []string) {
 	db, err := list[0].OpenDB()
 	w.must(err)
 	defer func() { w.must(db.Close()) }()
-	found, err := binlog.Inspect(w.ctx, db, &list[0])
+	in, err := binlog.Gather(w.ctx, db, &list[0])
 	w.must(err)
-	for _, f := range found {
+	for _, f := range in.Findings() {
 		out = append(out, f.Severity.String()+": "+f.What)
 	}
 	return out

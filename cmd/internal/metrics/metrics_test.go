@@ -12,7 +12,8 @@ import (
 )
 
 // Every metric that the parts send must be one that Prometheus takes: gathered
-// by a pedantic registry, with the prefix and a unit or _total.
+// by a pedantic registry, with the prefix. Units, labels and the values of a
+// whole program: TestMetricsOfAProgram in package daemon.
 func TestMetricsAreWellFormed(t *testing.T) {
 	c := tailing.Counters{Servers: map[string]binlog.MonitorCounters{"a": {Probes: 7}, "b": {}}, Primary: "a"}
 	r := prometheus.NewPedanticRegistry()

@@ -18,7 +18,7 @@ func collectTailing(s sink, c tailing.Counters) {
 		s.counter("binlog_compared_total", "Transactions of a replica held against the stream.", float64(m.Compared), "server", name)
 		s.counter("binlog_not_shown_total", "Of them: executed and without their data.", float64(m.NotShown), "server", name)
 		s.counter("binlog_taints_total", "Taints made.", float64(m.Tainted), "server", name)
-		s.gauge("binlog_pending", "Transactions of a replica that wait for the stream.", float64(m.Pending), "server", name)
+		s.gauge("binlog_pending_transactions", "Transactions of a replica that wait for the stream.", float64(m.Pending), "server", name)
 		s.counter("binlog_state_publish_errors_total", "States that could not be handed over.", float64(m.PublishErrors), "server", name)
 		s.counter("binlog_purged_joined_total", "Transactions taken as shown because the binlog with them is gone.", float64(m.PurgedJoined), "server", name)
 		s.delays(name, &m)

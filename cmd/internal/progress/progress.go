@@ -24,9 +24,6 @@ type Bar struct {
 // New returns a bar that writes to f.
 func New(f *os.File) *Bar { return &Bar{w: f, terminal: term.IsTerminal(int(f.Fd()))} }
 
-// NewPlain returns a bar that writes a line for each step.
-func NewPlain(w io.Writer) *Bar { return &Bar{w: w} }
-
 // width is that of the bar itself, in characters.
 const width = 24
 
