@@ -52,6 +52,8 @@ func TestTailerPerServer(t *testing.T) {
 	w.must(tails[b].Kill())
 	w.must(w.c.PromoteWith(w.ctx, c, testenv.PromoteOptions{}))
 	l.writeTo(c)
+	w.grows(l, 20)
+	w.delivered(p, w.executed(c))
 	w.answers(l, a.Name(), c.Name())
 	w.primaryIs(p, c)
 	if lost := p.Router.Index().Snapshot().Lost(); !lost.IsEmpty() {
