@@ -75,6 +75,9 @@ type MonitorOptions struct {
 	// sight must count what this host slept through, or a restart of mysqld
 	// meanwhile passes for the same run. Nil: the process's own, which stops then.
 	Clock func() int64
+	// WallAhead is how far this host's wall clock is ahead, which only tests set. It
+	// is read for a state's ProbedUnixMicro, and to compare that with Resume's.
+	WallAhead time.Duration
 
 	backend backend // tests script one; nil: the real server
 }

@@ -26,6 +26,7 @@ import (
 const (
 	envChildConfig = "TIDEGATE_TEST_CHILD_CONFIG" // file
 	envChildParts  = "TIDEGATE_TEST_CHILD_PARTS"  // run, tail or serve
+	envChildOnly   = "TIDEGATE_TEST_CHILD_ONLY"   // server that tail is for; empty: all
 	envChildFSize  = "TIDEGATE_TEST_CHILD_FSIZE"  // RLIMIT_FSIZE in bytes; empty: none
 )
 
@@ -48,10 +49,14 @@ func runChild(file string) int {
 			return err
 		}
 		parts := os.Getenv(envChildParts)
+		var only []string
+		if name := os.Getenv(envChildOnly); name != "" {
+			only = []string{name}
+		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		d, err := daemon.Open(ctx, cfg, daemon.Options{
-			Parts: daemon.Parts{Tail: parts != "serve", Serve: parts != "tail"},
+			Parts: daemon.Parts{Tail: parts != "serve", Serve: parts != "tail", Only: only},
 			// Errors go to the log too; its end is what a failed test prints.
 			Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		})

@@ -37,6 +37,14 @@ type Options struct {
 	Observer serve.Observer // nil: /v1/observe is not found
 	// Metrics makes the /metrics handler once everything is wired; nil: none.
 	Metrics func(*Daemon) http.Handler
+	// TailHost fakes the host of the tail half, for tests; zero: this one.
+	TailHost Host
+}
+
+// Host is how the clocks of another host differ from this one's.
+type Host struct {
+	WallAhead time.Duration // how far its wall clock is ahead
+	BootAhead time.Duration // by how much longer it has been up; not negative
 }
 
 // Daemon is a wired program. Tailing, Router and Server are nil when their part
@@ -76,7 +84,7 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.Parts.Tail {
-		if err := d.openTail(o.Parts.Only); err != nil {
+		if err := d.openTail(o.Parts.Only, o.TailHost); err != nil {
 			return err
 		}
 	}
@@ -93,7 +101,7 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 	return nil
 }
 
-func (d *Daemon) openTail(only []string) error {
+func (d *Daemon) openTail(only []string, on Host) error {
 	cfg := d.Config
 	servers, err := ServerConfigs(cfg, only)
 	if err != nil {
@@ -107,7 +115,8 @@ func (d *Daemon) openTail(only []string) error {
 		Conn: d.Conn, Servers: servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
 		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout, BusyPause: cfg.Tail.BusyPause,
 		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,
-		Lease: cfg.Router.Lease, Clock: local.Clock, Log: d.log,
+		Lease: cfg.Router.Lease, Log: d.log,
+		Clock: func() int64 { return local.Clock() + int64(on.BootAhead) }, WallAhead: on.WallAhead,
 	})
 	return err
 }

@@ -28,6 +28,8 @@ type settings struct {
 	canary  string // default "{one_in: 0}"
 	more    string // further lines of the file
 	tls     string // keys of each server's tls; empty: no TLS
+
+	host daemon.Host // of the tail half in this process; zero: this one
 }
 
 // world is one test's use of the servers.
@@ -136,7 +138,7 @@ func (w *world) open(parts daemon.Parts, s settings) (*program, error) {
 	}
 	w.n++
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil)).With("program", w.n)
-	d, err := daemon.Open(w.ctx, cfg, daemon.Options{Parts: parts, Log: log})
+	d, err := daemon.Open(w.ctx, cfg, daemon.Options{Parts: parts, Log: log, TailHost: s.host})
 	if err != nil {
 		return nil, err
 	}

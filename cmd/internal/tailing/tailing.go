@@ -35,7 +35,9 @@ type Options struct {
 	Lease time.Duration
 	// Clock is a suspend-aware clock in nanoseconds.
 	Clock func() int64
-	Log   *slog.Logger
+	// WallAhead as in [binlog.MonitorOptions].
+	WallAhead time.Duration
+	Log       *slog.Logger
 }
 
 func (o *Options) validate() error {
