@@ -18,6 +18,13 @@ import (
 	"tidegate/cdc/key"
 )
 
+// Defaults of [Options] and [WriterOptions] that the configuration has too.
+const (
+	DefaultWritesMaxAge         = 24 * time.Hour
+	DefaultWritesMaxBytes int64 = 2 << 30
+	DefaultCheckpointAge        = time.Minute
+)
+
 // Options of [Open]. The zero value of each field but Cluster and Log has the
 // documented default.
 type Options struct {
@@ -45,7 +52,7 @@ type Options struct {
 	// Replicas of each stream: 1 (default) or 3.
 	Replicas int
 	// WritesMaxAge and WritesMaxBytes bound the WRITES stream; the older one
-	// goes silently. Defaults: 24 h, 8 GiB.
+	// goes silently. Defaults: [DefaultWritesMaxAge], [DefaultWritesMaxBytes].
 	WritesMaxAge   time.Duration
 	WritesMaxBytes int64
 	// SyncInterval is how often the embedded server flushes its store to disk:
@@ -63,8 +70,8 @@ type Options struct {
 func (o *Options) setDefaults() {
 	setDefault(&o.Client, "tidegate")
 	setDefault(&o.Replicas, 1)
-	setDefault(&o.WritesMaxAge, 24*time.Hour)
-	setDefault(&o.WritesMaxBytes, 8<<30)
+	setDefault(&o.WritesMaxAge, DefaultWritesMaxAge)
+	setDefault(&o.WritesMaxBytes, DefaultWritesMaxBytes)
 	setDefault(&o.SyncInterval, 10*time.Second)
 	setDefault(&o.ConnectTimeout, 2*time.Second)
 	setDefault(&o.RequestTimeout, 5*time.Second)
@@ -99,8 +106,8 @@ func (o *Options) validate() error {
 }
 
 // duplicateWindow is how long JetStream remembers message ids: the second belt
-// against doubled messages, the tail read being the first. It is short because
-// each message costs memory for so long.
+// against doubled messages, the tail read being the first. Why it is not JetStream's
+// own two minutes: decisions/duplicate-window.md.
 const duplicateWindow = 10 * time.Second
 
 // Conn is a connection to the streams of one cluster. Its methods may be called

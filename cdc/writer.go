@@ -23,7 +23,7 @@ type WriterOptions struct {
 	Groups []event.GroupColumn
 	// CheckpointEvery and CheckpointAge say after how many items, and after how
 	// long if anything was written, a checkpoint comes. Defaults 131,072 and
-	// 5 min. A third of the stream's max_age and max_bytes bound both.
+	// [DefaultCheckpointAge]. A third of the stream's max_age and max_bytes bound both.
 	CheckpointEvery uint64
 	CheckpointAge   time.Duration
 	// IdentityWindow is how many identities are kept for comparison. Default
@@ -55,7 +55,7 @@ type WriterOptions struct {
 
 func (o *WriterOptions) setDefaults(replicas int) {
 	setDefault(&o.CheckpointEvery, 1<<17)
-	setDefault(&o.CheckpointAge, 5*time.Minute)
+	setDefault(&o.CheckpointAge, DefaultCheckpointAge)
 	setDefault(&o.IdentityWindow, 1<<18)
 	setDefault(&o.QueueBytes, 4<<20)
 	setDefault(&o.BatchBytes, 128<<10)

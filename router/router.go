@@ -30,6 +30,16 @@ type ServerOptions struct {
 	Weight uint32
 }
 
+// Defaults of [Options]; the configuration has the same.
+const (
+	DefaultLease                 = 3 * time.Second
+	DefaultWatermarkMaxAge       = time.Second
+	DefaultProbeWait             = 200 * time.Millisecond
+	DefaultPrimaryReadsPerSecond = 1000
+	DefaultCanaryOneIn           = 10_000
+	DefaultCanaryPerSecond       = 3
+)
+
 // Options configures a router. View and Clock are required.
 type Options struct {
 	// View returns the newest snapshot. It must not block.
@@ -45,26 +55,27 @@ type Options struct {
 	Choice  Choice
 
 	// Lease is how long a server counts after the sending of the newest tick
-	// that it named; default 2 s. It must be shorter than the quickest rebuild
+	// that it named; default [DefaultLease]. It must be shorter than the quickest rebuild
 	// of a server under the same UUID (rules §6.3).
 	Lease time.Duration
-	// WatermarkMaxAge bounds the age of W at level key; default 2 s.
+	// WatermarkMaxAge bounds the age of W at level key; default [DefaultWatermarkMaxAge].
 	WatermarkMaxAge time.Duration
-	// ProbeWait bounds Route's wait for the primary's next probe; default 1 s.
+	// ProbeWait bounds Route's wait for the primary's next probe; default
+	// [DefaultProbeWait].
 	ProbeWait time.Duration
 	// PollInterval is the least time between two looks of a Route that waits;
 	// default 1 ms.
 	PollInterval time.Duration
 	// PrimaryReadsPerSecond is the budget of reads that fall back to the
-	// primary (P7); default 1000, negative: none may.
+	// primary (P7); default [DefaultPrimaryReadsPerSecond], negative: none may.
 	PrimaryReadsPerSecond int
 
 	// Canary is handed one in CanaryOneIn yes answers of level key on a replica
 	// for one row, at most CanaryPerSecond a second. It is called by the
 	// deciding goroutine and must return at once. Nil: none.
 	Canary          func(CanaryCheck)
-	CanaryOneIn     int // default 10000
-	CanaryPerSecond int // default 2
+	CanaryOneIn     int // default [DefaultCanaryOneIn]
+	CanaryPerSecond int // default [DefaultCanaryPerSecond]
 
 	// Random returns 64 random bits; default math/rand/v2.
 	Random func() uint64
@@ -83,9 +94,9 @@ func (o *Options) validate() error {
 		v    *time.Duration
 		std  time.Duration
 	}{
-		{"Lease", &o.Lease, 2 * time.Second},
-		{"WatermarkMaxAge", &o.WatermarkMaxAge, 2 * time.Second},
-		{"ProbeWait", &o.ProbeWait, time.Second},
+		{"Lease", &o.Lease, DefaultLease},
+		{"WatermarkMaxAge", &o.WatermarkMaxAge, DefaultWatermarkMaxAge},
+		{"ProbeWait", &o.ProbeWait, DefaultProbeWait},
 		{"PollInterval", &o.PollInterval, time.Millisecond},
 	} {
 		if *d.v < 0 {
@@ -103,13 +114,13 @@ func (o *Options) validate() error {
 		seen[s.Name] = true
 	}
 	if o.PrimaryReadsPerSecond == 0 {
-		o.PrimaryReadsPerSecond = 1000
+		o.PrimaryReadsPerSecond = DefaultPrimaryReadsPerSecond
 	}
 	if o.CanaryOneIn <= 0 {
-		o.CanaryOneIn = 10_000
+		o.CanaryOneIn = DefaultCanaryOneIn
 	}
 	if o.CanaryPerSecond <= 0 {
-		o.CanaryPerSecond = 2
+		o.CanaryPerSecond = DefaultCanaryPerSecond
 	}
 	if o.Random == nil {
 		o.Random = rand.Uint64

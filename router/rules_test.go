@@ -87,8 +87,8 @@ func decisions() []decision {
 
 		{"§7 key: no watermark", set(func(w *routertest.World) { w.Watermark = 0 }), "app.posts/42", "no watermark_old primary", ""},
 		{"§7 key: no watermark, and why", set(func(w *routertest.World) { w.Watermark, w.Refused = 0, "gtid_mode is ON_PERMISSIVE" }), "app.posts/42", "no watermark_old primary", "gtid_mode is ON_PERMISSIVE"},
-		{"§7 key: W older than watermark_max_age", set(func(w *routertest.World) { w.Watermark = epoch0 - 2*seconds - 1 }), "app.posts/42", "no watermark_old primary", ""},
-		{"§7 key: W as old as watermark_max_age", set(func(w *routertest.World) { w.Watermark = epoch0 - 2*seconds }), "app.posts/42", "yes applied", ""},
+		{"§7 key: W older than watermark_max_age", set(func(w *routertest.World) { w.Watermark = epoch0 - int64(router.DefaultWatermarkMaxAge) - 1 }), "app.posts/42", "no watermark_old primary", ""},
+		{"§7 key: W as old as watermark_max_age", set(func(w *routertest.World) { w.Watermark = epoch0 - int64(router.DefaultWatermarkMaxAge) }), "app.posts/42", "yes applied", ""},
 		{"§7 key: H not within C", func(t testing.TB, w *routertest.World) {
 			w.HorizonSet = mustSet(t, uuidA+":1-60")
 			w.Behind(t, 1, "1-50", 50)
@@ -172,7 +172,7 @@ func decisions() []decision {
 		{"§7 eligible: the index is not ready", set(func(w *routertest.World) { w.IsReady, w.ReadyDetail = false, "rebuilding" }), "app.posts/42", "no catching_up primary", "rebuilding"},
 		{"§7 eligible: not ready, at eventual too", set(func(w *routertest.World) { w.IsReady = false }), "level=eventual", "no catching_up primary", ""},
 		{"§6.3 the pinned connection is lost", set(func(w *routertest.World) { w.States[1].Alive = false }), "level=eventual", "no lease_expired primary", ""},
-		{"§6.3 the lease is over", set(func(w *routertest.World) { w.Leases[1] = epoch0 - 2*seconds - 1 }), "level=eventual", "no lease_expired primary", ""},
+		{"§6.3 the lease is over", set(func(w *routertest.World) { w.Leases[1] = epoch0 - int64(router.DefaultLease) - 1 }), "level=eventual", "no lease_expired primary", ""},
 		{"§6.3 no tick was ever named", set(func(w *routertest.World) { w.Leases[1] = 0 }), "level=eventual", "no lease_expired primary", ""},
 		{"§7 eligible: the role is not known", set(func(w *routertest.World) { w.States[1].Role = event.RoleUnknown }), "level=eventual", "no excluded primary", "role"},
 		{"§2.5 relaxed durability and a restart", set(func(w *routertest.World) { w.IneligibleFor[1] = "epoch_changed" }), "level=eventual", "no epoch_changed primary", ""},
@@ -233,7 +233,7 @@ func decisions() []decision {
 		{"§7 no primary: strong", set(func(w *routertest.World) { w.HasPrimary = false }), "level=strong server=a", "no no_primary refuse", ""},
 		{"§7 no primary: bounded", set(func(w *routertest.World) { w.HasPrimary = false }), "level=bounded stale=1s", "yes applied", ""},
 		{"§7 no primary: eventual", set(func(w *routertest.World) { w.HasPrimary = false }), "level=eventual", "yes applied", ""},
-		{"§6.3 the primary's lease is over", set(func(w *routertest.World) { w.Leases[0] = epoch0 - 3*seconds }), "app.posts/42", "no no_primary refuse", "lease"},
+		{"§6.3 the primary's lease is over", set(func(w *routertest.World) { w.Leases[0] = epoch0 - int64(router.DefaultLease) - 1 }), "app.posts/42", "no no_primary refuse", "lease"},
 
 		{"P3 blind: eventual is stale", set(func(w *routertest.World) { w.CutOff() }), "level=eventual", "yes blind stale", ""},
 		{"P3 blind: bounded is stale", set(func(w *routertest.World) { w.CutOff() }), "level=bounded stale=1s", "yes blind stale", ""},

@@ -324,7 +324,7 @@ func drawCodes(width int) (codes [][]string) {
 const documentFile = "COLLATIONS.md"
 
 func checkDocument(t *testing.T, collations []serverCollation, folds map[string]FoldKind) {
-	want := document(collations, folds)
+	want := document(t, collations, folds)
 	if *update {
 		if err := os.WriteFile(documentFile, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -137,3 +137,130 @@ func TestReadmeCommands(t *testing.T) {
 		}
 	}
 }
+
+var (
+	testSpan = regexp.MustCompile("`([^`\n]+)`(:?)|\\|")
+	testName = regexp.MustCompile(`^((?:Test|Fuzz|Benchmark)[A-Z]\w*)(\*?)(?:/(\w+))?$`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
+)
+
+// testFiles are the texts of all files with tests, by their path in the module.
+func testFiles(t *testing.T) map[string]string {
+	files := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(root, path)
+		files[filepath.ToSlash(name)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// namedTests says which tests of a page are not where it says. A file or a folder
+// and a colon stand before the names of its tests, up to the next bar; where none
+// does, the test may be anywhere (but not if every name must have its file).
+// Test* stands for all that begin so, Test/Sub for a part of one.
+func namedTests(files map[string]string, page, text string, filesOnly bool) (names int, wrong []string) {
+	isFolder := func(name string) bool {
+		for file := range files {
+			if strings.HasPrefix(file, name+"/") {
+				return true
+			}
+		}
+		return false
+	}
+	text = fence.ReplaceAllString(text, "")
+	for line := range strings.Lines(text) {
+		place := ""
+		for _, span := range testSpan.FindAllStringSubmatch(line, -1) {
+			m := testName.FindStringSubmatch(span[1])
+			switch {
+			case span[0] == "|":
+				place = ""
+			case m == nil && span[2] != "" && (strings.Contains(span[1], "/") || isFolder(span[1])):
+				place = span[1]
+			case m != nil:
+				names++
+				found := false
+				for file, code := range files {
+					if place != "" && file != place && !strings.HasPrefix(file, place+"/") || filesOnly && file != place {
+						continue
+					}
+					for _, f := range testFunc.FindAllStringSubmatch(code, -1) {
+						found = found || (f[1] == m[1] || m[2] != "" && strings.HasPrefix(f[1], m[1])) && (m[3] == "" || strings.Contains(code, `"`+m[3]+`"`) || strings.Contains(code, `"`+m[3]+" "))
+					}
+				}
+				if !found {
+					wrong = append(wrong, fmt.Sprintf("%s: no test %s in %q", page, span[1], place))
+				}
+			}
+		}
+	}
+	return names, wrong
+}
+
+// Every test that a page names exists, where the page says.
+func TestNamedTestsExist(t *testing.T) {
+	t.Parallel()
+	files := testFiles(t)
+	least := map[string]int{"router/RULETESTS.md": 150, "cmd/internal/daemon/BADDAYS.md": 60}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		page, _ := filepath.Rel(root, path)
+		page = filepath.ToSlash(page)
+		names, wrong := namedTests(files, page, string(text), page == "router/RULETESTS.md")
+		for _, w := range wrong {
+			t.Error(w)
+		}
+		if names < least[page] {
+			t.Errorf("%s: %d names of tests, at least %d are expected", page, names, least[page])
+		}
+		delete(least, page)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range least {
+		t.Errorf("%s is missing", page)
+	}
+}
+
+// The look at the names sees what does not exist.
+func TestNamedTestsAreLookedAt(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"a/x_test.go": "func TestOne(t *testing.T) {\n\t{\"Part\", nil}\n}\n",
+		"b/y_test.go": "func TestTwo(t *testing.T) {}\n",
+	}
+	for text, want := range map[string]int{
+		"`TestOne`, `TestO*`, `TestOne/Part`, `TestTwo`": 0,
+		"| `a/x_test.go`: `TestOne` | `TestTwo` |":       0,
+		"`a`: `TestOne`; `b`: `TestTwo`":                 0,
+		"`word`: `TestOne`":                              0,
+		"`TestThree`, `TestTh*`":                         2,
+		"`a/z_test.go`: `TestOne`":                       1,
+		"`a/x_test.go`: `TestTwo`":                       1,
+		"`b`: `TestOne`":                                 1,
+		"`TestOne/Whole`":                                1,
+	} {
+		if _, wrong := namedTests(files, "page", text, false); len(wrong) != want {
+			t.Errorf("%s: wrong are %q, want %d", text, wrong, want)
+		}
+	}
+	if _, wrong := namedTests(files, "page", "`TestOne`, `a`: `TestOne`, `a/x_test.go`: `TestOne`", true); len(wrong) != 2 {
+		t.Errorf("without a file: wrong are %q, want two", wrong)
+	}
+}

@@ -57,9 +57,9 @@ type Options struct {
 // Defaults of [Options].
 const (
 	DefaultTick            = 50 * time.Millisecond
-	DefaultLease           = 3 * time.Second
-	DefaultWatermarkMaxAge = time.Second
-	DefaultProbeWait       = 200 * time.Millisecond
+	DefaultLease           = router.DefaultLease
+	DefaultWatermarkMaxAge = router.DefaultWatermarkMaxAge
+	DefaultProbeWait       = router.DefaultProbeWait
 )
 
 func (o *Options) setDefaults() {

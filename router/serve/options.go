@@ -17,10 +17,13 @@ import (
 	"tidegate/router"
 )
 
+// DefaultConns is the default of [Limits].Conns.
+const DefaultConns = 10_000
+
 // Limits bound what callers may use. The zero value of each stands for its
 // default.
 type Limits struct {
-	Conns         int           // connections of each listener; 4096
+	Conns         int           // connections of each listener; DefaultConns
 	URLBytes      int           // request target; 64 KiB
 	HeaderBytes   int           // HTTP headers; 32 KiB
 	BodyBytes     int           // HTTP body; 1 MiB
@@ -41,7 +44,7 @@ func (l *Limits) validate() error {
 		std  int
 		min  int
 	}{
-		{"Conns", &l.Conns, 4096, 1},
+		{"Conns", &l.Conns, DefaultConns, 1},
 		{"URLBytes", &l.URLBytes, 64 << 10, 256},
 		{"HeaderBytes", &l.HeaderBytes, 32 << 10, 1 << 10},
 		{"BodyBytes", &l.BodyBytes, 1 << 20, 1 << 10},
