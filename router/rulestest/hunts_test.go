@@ -47,6 +47,7 @@ func mutantHunts() map[string]hunt {
 		"router/ready":             {bias: cold},
 		"router/lease":             {bias: rebuilt},
 		"router/alive":             {elsewhere: twofold},
+		"router/floor_cut":         {elsewhere: "floors of the world name every write; router"},
 		"router/role":              {elsewhere: harmless},
 		"router/ineligible":        {bias: relaxed},
 		"router/primary_lease":     {bias: silent},
