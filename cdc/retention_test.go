@@ -20,7 +20,7 @@ func TestCheckpointsBeforeAThirdOfMaxBytes(t *testing.T) {
 		name   string
 		scopes int   // of each transaction
 		n      int64 // transactions, enough for several thirds
-	}{{"large", 1000, 2100}} {
+	}{{"large", 1000, 2100}, {"small", 1, 45_000}} {
 		t.Run(c.name, func(t *testing.T) {
 			o := options(t, t.TempDir())
 			o.WritesMaxBytes = maxBytes
