@@ -2,6 +2,8 @@ package binlog_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,7 +51,7 @@ func wideOddities() []oddity {
 			want:   []string{"all:@.t", "all:@.u"}, flags: event.DDL,
 		},
 		{
-			name:  "import",
+			name:  "discard and drop",
 			setup: []string{"CREATE TABLE t (id INT PRIMARY KEY)"}, change: []string{"ALTER TABLE t DISCARD TABLESPACE", "DROP TABLE t"},
 			want: []string{"all:@.t"}, flags: event.DDL,
 		},
@@ -133,4 +135,44 @@ func TestWideWrites(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestImportTablespace: an IMPORT exchanges all rows of a table and names none
+// (rules §3.3).
+func TestImportTablespace(t *testing.T) {
+	const name = "imported"
+	b := newBed(t, name, map[string][]string{"t": {"g"}},
+		"CREATE TABLE t (id INT PRIMARY KEY, g INT, v INT)", "INSERT INTO t VALUES (1,1,1),(2,2,2)",
+		"CREATE TABLE src (id INT PRIMARY KEY, g INT, v INT)", "INSERT INTO src VALUES (2,2,20),(3,3,30)")
+	dir := filepath.Join(servers.Primary().DataDir(), name)
+	copied := map[string][]byte{}
+	b.s.exec("FLUSH TABLES src FOR EXPORT")
+	for _, ext := range []string{".ibd", ".cfg"} {
+		data, err := os.ReadFile(filepath.Join(dir, "src"+ext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied[ext] = data
+	}
+	b.s.exec("UNLOCK TABLES")
+	before := b.take()
+	b.s.exec("ALTER TABLE t DISCARD TABLESPACE")
+	for ext, data := range copied {
+		if err := os.WriteFile(filepath.Join(dir, "t"+ext), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := b.l.caughtUp()
+	b.s.exec("ALTER TABLE t IMPORT TABLESPACE")
+	txns := b.l.rec.in(b.l.caughtUp().Subtract(from))
+	c := diff(before, b.take())
+	if ids := c.rows["t"]; len(ids) != 4 { // 1 is gone, 2 is another, twice, 3 is new
+		t.Fatalf("the import changed rows %q", ids)
+	}
+	b.covered(c, txns)
+	same(t, "import", b.n.names(txns...), []string{"all:" + name + ".t"})
+	if len(txns) != 1 || txns[0].Flags&event.DDL == 0 {
+		t.Errorf("%d transactions, want one DDL", len(txns))
+	}
+	b.s.exec("DROP DATABASE " + name)
 }

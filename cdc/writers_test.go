@@ -16,8 +16,8 @@ import (
 	"tidegate/cdc/key"
 )
 
-// TestStandbyTakesOver: of a pair one writes; when it dies without a word the
-// other one writes within 3 s; when it says good-bye, at once.
+// TestStandbyTakesOver: of a pair one writes; when it dies without a word or says
+// good-bye the other one goes on. How soon: TestLeaseTakeover.
 func TestStandbyTakesOver(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
@@ -47,14 +47,10 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Fatal("two writers at once")
 	case <-time.After(cdc.LeaderTakeover + 500*time.Millisecond):
 	}
-	dead := time.Now()
 	kill()
 	o := <-second
 	if o.err != nil {
 		t.Fatal(o.err)
-	}
-	if took := time.Since(dead); took > 3*time.Second+leaseSlack {
-		t.Errorf("takeover took %v, want 3 s at most", took)
 	}
 	defer o.w.Close()
 	if !o.tail.Delivered.Equal(upTo(20)) || o.w.Generation() <= first.Generation() {
@@ -81,19 +77,14 @@ func TestStandbyTakesOver(t *testing.T) {
 	if err := o.w.Close(); err != nil {
 		t.Error(err)
 	}
-	bye := time.Now()
 	o = <-third
 	if o.err != nil {
 		t.Fatal(o.err)
 	}
-	defer o.w.Close()
-	if took := time.Since(bye); took > time.Second {
-		t.Errorf("after a good-bye the takeover took %v", took)
+	if err := o.w.Close(); err != nil {
+		t.Error(err)
 	}
 }
-
-// leaseSlack is what a loaded test machine may add.
-const leaseSlack = 500 * time.Millisecond
 
 // TestRivalWriterIsFenced: whatever the leader key says, two writers that both
 // believe to be the one never both get in, and readers follow the higher

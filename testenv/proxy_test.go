@@ -194,8 +194,8 @@ func TestProxy(t *testing.T) {
 		began = time.Now()
 		go func() { _, _ = c.Write(big[:256<<10]) }()
 		expect(t, c, big[:256<<10], within)
-		if took := time.Since(began); took < 220*time.Millisecond || took > 3*time.Second {
-			t.Errorf("256 KiB at 1 MiB/s took %s", took)
+		if took := time.Since(began); took < 220*time.Millisecond {
+			t.Errorf("256 KiB at 1 MiB/s took %s, want at least 220ms", took)
 		}
 	})
 	t.Run("no target", func(t *testing.T) {

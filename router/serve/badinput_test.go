@@ -2,10 +2,12 @@ package serve_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -170,16 +172,10 @@ func TestSlowRequestsAreCut(t *testing.T) {
 			if _, err := conn.Write([]byte(c.send)); err != nil {
 				t.Fatal(err)
 			}
-			_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-			begun := time.Now()
-			buf := make([]byte, 512)
-			for {
-				if _, err = conn.Read(buf); err != nil {
-					break
-				}
-			}
-			if d := time.Since(begun); d > 4*time.Second {
-				t.Errorf("still open after %v: %v", d, err)
+			// Of the test as a whole: who is cut reads an end or a reset.
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err = io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("still open")
 			}
 		})
 	}

@@ -1,0 +1,27 @@
+package binlog_test
+
+import (
+	"testing"
+
+	"tidegate/binlog"
+	"tidegate/binlog/gtid"
+)
+
+// TestOwnedOfSeveralSources: the texts are those that MySQL 9.7.4 printed. It
+// puts nothing between one source and the next, and says the source of each
+// number but those that follow one of the same source (rules §6.2: E must have
+// all of them).
+func TestOwnedOfSeveralSources(t *testing.T) {
+	const u, e = "ee9d0cd1-ecfe-11f1-85e4-02fc00000001", "eeeeeeee-0000-0000-0000-00000000000"
+	for _, c := range []struct{ owned, want string }{
+		{e + "0:2#14" + e + "1:2#13" + e + "2:2#15" + e + "3:3#10", e + "0:2," + e + "1:2," + e + "2:2," + e + "3:3"},
+		{u + ":wt0:581#11" + u + ":wt1:583#12" + u + ":wt2:590#13", u + ":wt0:581:wt1:583:wt2:590"},
+		{u + ":wt0:581#11" + u + ":7#12", u + ":7:wt0:581"},
+	} {
+		want, err := gtid.Parse(c.want)
+		must(t, err)
+		if got, err := binlog.ParseOwned(c.owned); err != nil || !got.Equal(want) {
+			t.Errorf("%s: got %s, %v; want %s", c.owned, got.OneLine(), err, want.OneLine())
+		}
+	}
+}
