@@ -11,11 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/cdc"
 	"tidegate/cmd/internal/config"
-	"tidegate/router"
-	"tidegate/router/local"
-	"tidegate/router/serve"
 )
 
 const small = "cluster: shop\nservers:\n  - {name: a, addr: \"127.0.0.1:3306\"}\n"
@@ -40,34 +36,6 @@ func TestDefaults(t *testing.T) {
 	}
 	if got, want := c.Listen.HTTP, "127.0.0.1:7400"; got != want {
 		t.Errorf("listen.http: got %q, want %q", got, want)
-	}
-}
-
-// Who uses a package without the configuration gets the same.
-func TestDefaultsAreThePackages(t *testing.T) {
-	c, err := config.Parse("f", []byte(small), env(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range []struct {
-		path      string
-		got, want any
-	}{
-		{"nats.max_age", c.NATS.MaxAge, cdc.DefaultWritesMaxAge},
-		{"nats.max_bytes", int64(c.NATS.MaxBytes), cdc.DefaultWritesMaxBytes},
-		{"tail.checkpoint_every", c.Tail.CheckpointEvery, cdc.DefaultCheckpointAge},
-		{"router.tick", c.Router.Tick, local.DefaultTick},
-		{"router.lease", c.Router.Lease, router.DefaultLease},
-		{"router.watermark_max_age", c.Router.WatermarkMaxAge, router.DefaultWatermarkMaxAge},
-		{"router.probe_wait", c.Router.ProbeWait, router.DefaultProbeWait},
-		{"primary_budget.reads_per_s", c.Budget.ReadsPerSecond, router.DefaultPrimaryReadsPerSecond},
-		{"canary.one_in", c.Canary.OneIn, router.DefaultCanaryOneIn},
-		{"canary.per_s", c.Canary.PerSecond, router.DefaultCanaryPerSecond},
-		{"listen.max_connections", c.Listen.MaxConn, serve.DefaultConns},
-	} {
-		if d.got != d.want {
-			t.Errorf("%s: %v in the configuration, %v in its package", d.path, d.got, d.want)
-		}
 	}
 }
 
