@@ -17,6 +17,7 @@ func TestFollowExecuted(t *testing.T) {
 	a, b := w.c.Server("a"), w.c.Server("b")
 	p, _ := w.startText(strings.Replace(w.configText(settings{}), "{name: b,", "{name: b, follow: executed,", 1))
 	p.ready()
+	w.yes(p, b.Name(), "app.posts/1") // it is heard of
 	w.role(p, b, event.RoleReplica)
 	if st := p.state(b); st.Follow != "executed" {
 		t.Fatalf("it is followed by %q", st.Follow)
