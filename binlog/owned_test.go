@@ -7,16 +7,17 @@ import (
 	"tidegate/binlog/gtid"
 )
 
-// TestOwnedOfSeveralSources: the texts are those that MySQL 9.7.4 printed. It
-// puts nothing between one source and the next, and says the source of each
-// number but those that follow one of the same source (rules §6.2: E must have
-// all of them).
+// TestOwnedOfSeveralSources: the first two texts are what MySQL 9.7.4 printed,
+// shortened. It puts nothing between one source and the next (rules §6.2: E must
+// have all of them).
 func TestOwnedOfSeveralSources(t *testing.T) {
 	const u, e = "ee9d0cd1-ecfe-11f1-85e4-02fc00000001", "eeeeeeee-0000-0000-0000-00000000000"
+	const digits = "01234567-8901-2345-6789-012345678901" // no letter ends the thread before it
 	for _, c := range []struct{ owned, want string }{
 		{e + "0:2#14" + e + "1:2#13" + e + "2:2#15" + e + "3:3#10", e + "0:2," + e + "1:2," + e + "2:2," + e + "3:3"},
 		{u + ":wt0:581#11" + u + ":wt1:583#12" + u + ":wt2:590#13", u + ":wt0:581:wt1:583:wt2:590"},
 		{u + ":wt0:581#11" + u + ":7#12", u + ":7:wt0:581"},
+		{u + ":1#2#3" + digits + ":4#5" + digits + ":t:6#78" + u + ":9#10", u + ":1:9," + digits + ":4:t:6"},
 	} {
 		want, err := gtid.Parse(c.want)
 		must(t, err)

@@ -184,37 +184,57 @@ func parseBool(s string) (bool, error) {
 	return false, fmt.Errorf("%q is neither 0 nor 1", s)
 }
 
-// parseOwned reads @@global.gtid_owned: as a GTID set, but each number is
-// followed by the threads that own it, "uuid:7#12:9#14,\nuuid:tag:3#15".
+// parseOwned reads @@global.gtid_owned: each number is followed by the threads that
+// own it ("uuid:5#12:tag:7#13"), and MySQL 9.7 puts nothing between a thread and the
+// next source ("uuid:5#12uuid:7#13"), whose first digits may continue the thread's:
+// only its length tells where a source begins.
 func parseOwned(s string) (gtid.Set, error) {
+	if s = strings.TrimSpace(s); s == "" {
+		return gtid.Set{}, nil
+	}
 	var set gtid.Set
-	for part := range strings.SplitSeq(s, ",") {
-		part = strings.TrimSpace(part)
-		if part == "" {
+	bad := func(err error) (gtid.Set, error) { return gtid.Set{}, fmt.Errorf("%q: %w", s, err) }
+	fields := strings.Split(s, ":")
+	uuid, err := gtid.ParseUUID(fields[0])
+	if err != nil {
+		return bad(err)
+	}
+	tag := ""
+	for _, f := range fields[1:] {
+		number, threads, owned := strings.Cut(f, "#")
+		if !owned {
+			tag = f
 			continue
 		}
-		fields := strings.Split(part, ":")
-		uuid, err := gtid.ParseUUID(fields[0])
+		next := ""
+		if n := len(threads) - uuidChars; n > 0 {
+			threads, next = threads[:n], threads[n:]
+		}
+		threads = strings.TrimRight(threads, ", \n") // as between the sources of a set
+		for thread := range strings.SplitSeq(threads, "#") {
+			if _, err := strconv.ParseUint(thread, 10, 64); err != nil {
+				return bad(err)
+			}
+		}
+		n, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
-			return gtid.Set{}, err
+			return bad(err)
 		}
-		tag := ""
-		for _, f := range fields[1:] {
-			number, _, owned := strings.Cut(f, "#")
-			if !owned {
-				tag = f
-				continue
-			}
-			n, err := strconv.ParseInt(number, 10, 64)
-			if err != nil {
-				return gtid.Set{}, fmt.Errorf("%q: %w", part, err)
-			}
-			g := gtid.GTID{UUID: uuid, Tag: tag, Seq: n}
-			if err := g.Validate(); err != nil {
-				return gtid.Set{}, fmt.Errorf("%q: %w", part, err)
-			}
-			set = set.Add(g)
+		g := gtid.GTID{UUID: uuid, Tag: tag, Seq: n}
+		if err := g.Validate(); err != nil {
+			return bad(err)
 		}
+		set = set.Add(g)
+		if next == "" {
+			continue
+		}
+		if uuid, err = gtid.ParseUUID(next); err != nil {
+			return bad(err)
+		}
+		tag = ""
 	}
 	return set, nil
 }
+
+// uuidChars is the length of a UUID's text.
+const uuidChars = 36

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -184,7 +183,7 @@ func (d *dumpConn) facts(o dumpOptions) (Facts, error) {
 	if f.ServerUUID, err = gtid.ParseUUID(col[0]); err != nil {
 		return Facts{}, fmt.Errorf("read server_uuid of %s: %w", o.server, err)
 	}
-	if f.owned, err = parseOwnedText(col[6]); err != nil {
+	if f.owned, err = parseOwned(col[6]); err != nil {
 		return Facts{}, fmt.Errorf("read gtid_owned of %s: %w", o.server, err)
 	}
 	if f.Executed, err = gtid.Parse(col[7]); err != nil {
@@ -241,15 +240,6 @@ func (d *dumpConn) collations() (map[uint16]string, error) {
 func textOf(r *mysql.Result, row, column int) (string, error) {
 	s, err := r.GetString(row, column)
 	return strings.Clone(s), err
-}
-
-// ownedThreads is what gtid_owned prints behind each number: the threads.
-var ownedThreads = regexp.MustCompile(`#[0-9]+`)
-
-// parseOwnedText reads @@GLOBAL.gtid_owned: a GTID set in which each number is
-// followed by the id of the thread that owns it.
-func parseOwnedText(s string) (gtid.Set, error) {
-	return gtid.Parse(ownedThreads.ReplaceAllString(s, ""))
 }
 
 // serverError decodes an error packet.

@@ -161,6 +161,11 @@ func (c *Config) checkListen(add func(path, message string)) {
 			add("listen.pprof", fmt.Sprintf("%q is not on loopback; profiles are for this machine only", p))
 		}
 	}
+	if m := c.Listen.Metrics; m != "" {
+		if why := checkAddr(m); why != "" {
+			add("listen.metrics", why)
+		}
+	}
 	t := c.Listen.TLS
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		add("listen.tls", "cert_file and key_file go together")

@@ -51,6 +51,7 @@ servers:
 listen:
   http: "0.0.0.0:7400"
   pprof: "10.1.2.3:6060"
+  metrics: nowhere
 router:
   tick: 3 s
   lease: 60ms
@@ -77,9 +78,10 @@ keys:
 		{8, "servers[2].addr", "servers[0]"},
 		{10, "listen.http", "auth is needed"},
 		{11, "listen.pprof", "loopback"},
-		{13, "router.tick", "a duration"},
-		{15, "index", "keys are expected"},
-		{17, "keys.posts", "schema.table"},
+		{12, "listen.metrics", "host:port"},
+		{14, "router.tick", "a duration"},
+		{16, "index", "keys are expected"},
+		{18, "keys.posts", "schema.table"},
 	}
 	for _, w := range want {
 		found := false

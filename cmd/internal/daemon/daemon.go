@@ -58,7 +58,7 @@ type Daemon struct {
 
 	log    *slog.Logger
 	canary *canary
-	pprof  *profiler
+	sides  []*side
 }
 
 // Open connects and listens; nothing runs before Run. The caller closes it.
@@ -93,12 +93,7 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if cfg.Listen.Pprof != "" {
-		if d.pprof, err = openProfiler(cfg.Listen.Pprof); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.openSides(o)
 }
 
 func (d *Daemon) openTail(only []string, on Host) error {
@@ -195,8 +190,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if d.canary != nil {
 		listening = append(listening, d.canary.run)
 	}
-	if d.pprof != nil {
-		listening = append(listening, d.pprof.run)
+	for _, s := range d.sides {
+		listening = append(listening, s.run)
 	}
 	if d.Router != nil {
 		answering = append(answering, func(ctx context.Context) error { return named("follow", d.Router.Run(ctx)) })
@@ -283,8 +278,8 @@ func (d *Daemon) Close() error {
 	if d.Server != nil {
 		errs = append(errs, d.Server.Close())
 	}
-	if d.pprof != nil {
-		errs = append(errs, d.pprof.close())
+	for _, s := range d.sides {
+		errs = append(errs, s.close())
 	}
 	if d.canary != nil {
 		errs = append(errs, d.canary.close())

@@ -15,9 +15,11 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"tidegate/binlog"
+	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/daemon"
 	"tidegate/cmd/internal/metrics"
 	"tidegate/router"
+	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
 )
 
@@ -27,9 +29,14 @@ func (w *world) measured(s settings) *program {
 	s.http = "127.0.0.1:0"
 	cfg, err := w.config(s)
 	w.must(err)
+	return w.measuredAs(everything, cfg)
+}
+
+func (w *world) measuredAs(parts daemon.Parts, cfg *config.Config) *program {
+	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	d, err := daemon.Open(w.ctx, cfg, daemon.Options{
-		Parts: everything, Log: log,
+		Parts: parts, Log: log,
 		Metrics: func(d *daemon.Daemon) http.Handler { return metrics.Handler(d, log) },
 	})
 	w.must(err)
@@ -39,9 +46,11 @@ func (w *world) measured(s settings) *program {
 }
 
 // get reads one page of the program's HTTP API.
-func (p *program) get(path string) []byte {
+func (p *program) get(path string) []byte { return p.getFrom(p.Server.HTTPAddr().String(), path) }
+
+func (p *program) getFrom(addr, path string) []byte {
 	p.w.t.Helper()
-	req, err := http.NewRequestWithContext(p.w.ctx, http.MethodGet, "http://"+p.Server.HTTPAddr().String()+path, nil)
+	req, err := http.NewRequestWithContext(p.w.ctx, http.MethodGet, "http://"+addr+path, nil)
 	p.w.must(err)
 	req.Close = true // no connection outlives the test
 	res, err := http.DefaultTransport.RoundTrip(req)
@@ -59,10 +68,12 @@ func (p *program) get(path string) []byte {
 type samples map[string]*dto.MetricFamily
 
 // scrape reads /metrics as Prometheus does.
-func (p *program) scrape() samples {
+func (p *program) scrape() samples { return p.scrapeFrom(p.Server.HTTPAddr().String()) }
+
+func (p *program) scrapeFrom(addr string) samples {
 	p.w.t.Helper()
 	out := samples{}
-	d := expfmt.NewDecoder(strings.NewReader(string(p.get("/metrics"))), expfmt.NewFormat(expfmt.TypeTextPlain))
+	d := expfmt.NewDecoder(strings.NewReader(string(p.getFrom(addr, "/metrics"))), expfmt.NewFormat(expfmt.TypeTextPlain))
 	for {
 		var f dto.MetricFamily
 		err := d.Decode(&f)
@@ -326,4 +337,25 @@ func (s samples) wantUnits(t *testing.T) {
 	if ours < 60 {
 		t.Errorf("only %d metrics of Tidegate's own", ours)
 	}
+}
+
+// TestMetricsOfATail: tail answers no questions, and its metrics are served on the
+// port that listen.metrics names.
+func TestMetricsOfATail(t *testing.T) {
+	w := newWorld(t)
+	n := testenvtest.NATS(t, testenv.NATSOptions{})
+	cfg, err := w.config(settings{nats: n.URL()})
+	w.must(err)
+	cfg.Listen.Metrics = w.port()
+	p := w.measuredAs(tailOnly, cfg)
+	w.must(w.c.Primary().Exec(w.ctx, "UPDATE app.posts SET v = v + 1"))
+	testenvtest.WaitUntil(t, time.Minute, func() (bool, string) {
+		s := p.scrapeFrom(cfg.Listen.Metrics)
+		if _, of := s.sum("router_decisions_total"); of != 0 {
+			t.Fatal("a router's metrics where there is none")
+		}
+		confirmations, of := s.sum("binlog_confirmations_total", "server=b")
+		written, _ := s.sum("cdc_writer_transactions_total")
+		return of == 1 && confirmations > 0 && written > 0, fmt.Sprintf("confirmations of b %v (%d), transactions written %v", confirmations, of, written)
+	})
 }
