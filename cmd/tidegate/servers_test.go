@@ -109,6 +109,11 @@ func checkMends(t *testing.T, a, b, c *testenv.Server) {
 	if clean.out != "3 server(s), 0 finding(s), 0 of them broken\n" || clean.err != "" {
 		t.Fatalf("servers as the sandbox makes them: %s%s", clean.out, clean.err)
 	}
+	mistyped := newOnServers(t, "keys: {app.posts: [nocol], app.pots: [v]}\n")
+	if r := mistyped.call(t, "check", "-c", mistyped.file).want(t, exitFound); !strings.Contains(r.out, "a: broken: keys: table app.posts has no column \"nocol\"") ||
+		!strings.Contains(r.out, "a: warning: keys: there is no table app.pots\n") || !strings.HasSuffix(r.out, "2 finding(s), 1 of them broken\n") {
+		t.Errorf("mistyped keys: %s%s", r.out, r.err)
+	}
 	execSQL(t, a, "SET PERSIST sync_binlog = 100", "SET PERSIST binlog_row_metadata = MINIMAL", "SET PERSIST binlog_expire_logs_seconds = 3600",
 		"SET PERSIST binlog_error_action = IGNORE_ERROR")
 	execSQL(t, b, "SET PERSIST innodb_flush_log_at_trx_commit = 2", "SET PERSIST binlog_row_image = MINIMAL", "SET PERSIST binlog_row_value_options = PARTIAL_JSON",
