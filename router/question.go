@@ -43,8 +43,9 @@ type question struct {
 
 	// floor is F without what is lost and what never happened, where that had
 	// to be worked out; see settleFloor.
-	floor     gtid.Set
-	floorLost bool
+	floor        gtid.Set
+	floorLost    bool
+	floorDropped bool
 	// lostFloor is what F need not be waited for because it is lost. A floor does
 	// not tell of which timeline it is, and a lost GTID may have been given again
 	// to the very write that the caller names: only an E begun after the request
@@ -173,8 +174,8 @@ func (q *question) settleFloor() {
 	if q.grouped() {
 		return // such an E is no bound of what a secondary may have shown
 	}
-	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e)
-	q.floor = q.floor.Subtract(never.Subtract(q.lost))
+	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e).Subtract(q.lost)
+	q.floor, q.floorDropped = q.floor.Subtract(never), !never.IsEmpty()
 }
 
 // grouped tells whether a server is a member of a replication group
