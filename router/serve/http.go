@@ -184,6 +184,12 @@ func (s *Server) decide(ctx context.Context, a *ask) *wireError {
 	if err := a.complete(); err != nil {
 		return err
 	}
+	for n, name := range a.exclude {
+		// A mistyped name would leave the server that is meant among the targets.
+		if !s.o.Router.Knows(name) {
+			return bad(CodeBadField, item("exclude", n), -1, "there is no server of this name")
+		}
+	}
 	var err error
 	if a.kind == kindRoute {
 		err = s.o.Router.Route(ctx, &a.req, &a.ans)
