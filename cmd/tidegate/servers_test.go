@@ -99,6 +99,7 @@ func TestOnServers(t *testing.T) {
 	t.Run("run", testRun)
 	t.Run("tail and serve", testTailAndServe)
 	t.Run("observe", func(t *testing.T) { testObserve(t, a, b) })
+	t.Run("observe old write", func(t *testing.T) { testObserveOldWrite(t, a, b) })
 	t.Run("accept", func(t *testing.T) { testAccept(t, a, c) })
 }
 
