@@ -126,7 +126,7 @@ func printTally(w io.Writer, o *observe.Observer, asJSON bool) error {
 		n   uint64
 		why string
 	}{
-		{total.Because.Time, `"at" is older than 10 s, or in the future`},
+		{total.Because.Time, `nothing is known of that time: "at" is older than 10 s, before the start, or in the future`},
 		{total.Because.Key, "no key, an unknown table or group column, or a value that does not fit"},
 		{total.Because.Unproven, "the server may have lacked a write of the key: one from before what the router remembers, or out of order"},
 		{total.Because.WrittenSince, "the key was written again before the read was judged"},

@@ -55,7 +55,7 @@ type Tally struct {
 
 // Causes counts undecided reads by what kept them from being judged.
 type Causes struct {
-	Time         uint64 `json:"time"`          // "at" is older than 10 s, or in the future
+	Time         uint64 `json:"time"`          // nothing is known of that time: "at" is older than 10 s, before the start, or in the future
 	Key          uint64 `json:"key"`           // no key, an unknown table or group column, or a value that does not fit
 	Unproven     uint64 `json:"unproven"`      // the server may have lacked a write of a key: one from before what the router remembers, or out of order
 	WrittenSince uint64 `json:"written_since"` // a key was written after the read, so that what was newest then is not known
