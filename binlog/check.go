@@ -68,6 +68,10 @@ type Inspection struct {
 	noKey    []string // tables without a primary key, schema.table; at most maxNoKey
 	floatKey []string // tables whose primary key holds a FLOAT or DOUBLE
 	cascades int      // foreign keys that cascade
+	// groups are the configured group columns, looked is what is there of their
+	// tables; nil: not asked.
+	groups map[tableName][]string
+	looked *lookupResult
 }
 
 // maxNoKey bounds how many tables a finding names.

@@ -227,15 +227,20 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// CompareServers judges the servers of one cluster beside each other.
-func CompareServers(servers []*Inspection) []Finding {
+// CompareServers judges the servers of one cluster beside each other. unread are
+// the names of those that could not be inspected.
+func CompareServers(servers []*Inspection, unread ...string) []Finding {
 	f := &findings{}
 	var primaries []*Inspection
 	byUUID := map[[16]byte]string{}
 	for _, in := range servers {
 		f.server = in.cfg.Name
 		if in.refused != nil {
+			unread = append(unread, in.cfg.Name)
 			continue
+		}
+		if in.facts == nil {
+			unread = append(unread, in.cfg.Name)
 		}
 		if other, twice := byUUID[in.uuid]; twice {
 			f.add(Broken, "claims the server_uuid of "+other, "two servers under one UUID can't be told apart; both are refused (P1)", "stop mysqld, remove auto.cnf from the data folder of the copy, start it")
@@ -249,7 +254,13 @@ func CompareServers(servers []*Inspection) []Finding {
 	switch len(primaries) {
 	case 0:
 		f.server = "cluster"
-		f.add(Broken, "no server is a primary", "every level but bounded and eventual is refused (P3)", "on the primary: SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF")
+		if len(unread) > 0 {
+			// One of them may well be the primary; to make another server writable
+			// for want of one would be a second.
+			f.add(Warning, "which server is the primary is not known: "+some(unread)+" could not be read", "servers can't be compared before (P3)", "first what is broken there, then check again; change no server's read_only for this")
+			return f.list
+		}
+		f.add(Broken, "no server is a primary", "every level but bounded and eventual is refused (P3)", "on the server that is to take the writes, once no other does: SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF")
 		return f.list
 	case 1:
 	default:
@@ -261,6 +272,8 @@ func CompareServers(servers []*Inspection) []Finding {
 		f.add(Broken, "more than one primary: "+strings.Join(names, ", "), "two primaries are refused when seen (P3)", "on all but one: SET PERSIST super_read_only = ON, then START REPLICA")
 		return f.list
 	}
+	f.server = primaries[0].cfg.Name
+	primaries[0].checkGroups(f)
 	for _, in := range servers {
 		if in != primaries[0] && in.refused == nil && in.facts != nil {
 			f.server = in.cfg.Name

@@ -111,6 +111,10 @@ func TestCompareServers(t *testing.T) {
 		{"healthy", func(*Inspection, *Inspection) {}, ""},
 		{"one UUID", func(a, b *Inspection) { b.uuid = a.uuid }, "b: broken: claims the server_uuid of a"},
 		{"no primary", func(a, _ *Inspection) { a.facts.readOnly = true }, "cluster: broken: no server is a primary"},
+		{"no primary among those that could be read", func(a, _ *Inspection) {
+			a.missing, a.facts = []string{"SELECT"}, nil
+		}, "cluster: warning: which server is the primary is not known: a could not be read"},
+		{"no primary, and one refused", func(a, _ *Inspection) { a.refused = &RefusedError{Server: "a"} }, "cluster: warning: which server is the primary is not known: a"},
 		{"two primaries", func(_, b *Inspection) { b.facts = &serverFacts{} }, "cluster: broken: more than one primary: a, b"},
 		{"names", func(_, b *Inspection) { b.vars["lower_case_table_names"] = "1" }, "b: broken: lower_case_table_names is 1, and 0 on a"},
 		{"purged", func(a, b *Inspection) { a.purged, b.executed = mustSet(t, uuidA+":1-9"), mustSet(t, uuidA+":1-5") }, "b: broken: a has purged " + uuidA + ":6-9"},
@@ -137,5 +141,25 @@ func TestCompareServers(t *testing.T) {
 				t.Errorf("got %v, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestCompareWithServersThatCouldNotBeRead: one of them may be the primary, and
+// nobody is to be told to make a replica writable.
+func TestCompareWithServersThatCouldNotBeRead(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		servers []*Inspection
+	}{
+		{"none could", nil},
+		{"a replica could", []*Inspection{healthyReplica(t)}},
+	} {
+		got := CompareServers(tt.servers, "a", "c")
+		if len(got) != 1 || got[0].Severity == Broken || strings.Contains(got[0].Mend, "SET ") || !strings.Contains(got[0].What, "a, c could not be read") {
+			t.Errorf("%s: got %v", tt.name, got)
+		}
+	}
+	if got := CompareServers([]*Inspection{healthy(t), healthyReplica(t)}, "c"); len(got) != 0 {
+		t.Errorf("the primary is known: got %v", got)
 	}
 }

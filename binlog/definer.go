@@ -191,6 +191,11 @@ func (d *definer) report(t *Tailer, r lookupReport) error {
 		}
 		t.o.Log.Warn("a group column is gone", "server", t.o.Server.Name, "error", err)
 	}
+	if d.first {
+		for _, n := range missingTables(t.reg.groups, r.result) {
+			t.o.Log.Warn("keys: there is no such table (yet); mistyped?", "server", t.o.Server.Name, "table", n.String())
+		}
+	}
 	d.result = r.result
 	return nil
 }

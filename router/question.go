@@ -43,9 +43,9 @@ type question struct {
 
 	// floor is F without what is lost and what never happened, where that had
 	// to be worked out; see settleFloor.
-	floor     gtid.Set
-	floorLost bool
-	floorCut  bool // something of F never happened, or was lost before it was delivered
+	floor        gtid.Set
+	floorLost    bool
+	floorDropped bool // something of F never happened, or was lost before it was delivered
 	// lostFloor is what F need not be waited for because it is lost. A floor does
 	// not tell of which timeline it is, and a lost GTID may have been given again
 	// to the very write that the caller names: only an E begun after the request
@@ -174,10 +174,8 @@ func (q *question) settleFloor() {
 	if q.grouped() {
 		return // such an E is no bound of what a secondary may have shown
 	}
-	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e)
-	if gone := never.Subtract(q.lost); !gone.IsEmpty() {
-		q.floor, q.floorCut = q.floor.Subtract(gone), true
-	}
+	never := q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(e).Subtract(q.lost)
+	q.floor, q.floorDropped = q.floor.Subtract(never), !never.IsEmpty()
 }
 
 // grouped tells whether a server is a member of a replication group
@@ -202,7 +200,7 @@ func (q *question) floorWithin(i int) bool {
 	if lost && (!q.lostFloor.Overlaps(q.floor) || !c.ContainsSet(q.floor.Subtract(q.lostFloor))) {
 		return false
 	}
-	if (lost || q.floorCut) && i != q.primary && rule(ruleFloorCut) &&
+	if (lost || q.floorDropped) && i != q.primary && rule(ruleFloorCut) &&
 		(q.snap.Prefix(i) < q.snap.LastAnnouncement() || !q.horizonWithin(i)) {
 		return false
 	}

@@ -64,6 +64,12 @@ func (r *Router) Ready() (ok bool, why Reason, detail string) {
 	return true, ReasonNone, ""
 }
 
+// Knows tells whether a server of this name is configured, or was heard of.
+func (r *Router) Knows(server string) bool {
+	_, ok := r.o.View().ServerIndex(server)
+	return ok
+}
+
 // Report describes everything that the router knows. It costs allocations and
 // set operations; it is not for the path of a read.
 func (r *Router) Report() Report {

@@ -111,6 +111,9 @@ type Answer struct {
 	// FloorLost tells that a part of the floor was lost in a failover and was
 	// therefore not waited for (rules §10).
 	FloorLost bool
+	// FloorDropped tells that a part of the floor never happened: nobody has it,
+	// by a probe begun after the request, so that nothing was held against it.
+	FloorDropped bool
 
 	Staleness    time.Duration // now - freshness; Unknown
 	WatermarkAge time.Duration // age of W; Unknown

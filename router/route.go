@@ -26,7 +26,7 @@ func (r *Router) route(ctx context.Context, s *scratch, req *Request, level Leve
 		}
 		if q.arrived > arrived { // later rounds belong to the same request
 			q.arrived = arrived
-			q.floor, q.floorLost, q.floorCut, q.lostFloor = req.Floor, false, false, gtid.Set{}
+			q.floor, q.floorLost, q.floorDropped, q.lostFloor = req.Floor, false, false, gtid.Set{}
 			q.settleFloor()
 		}
 		target := r.routeOnce(&q, ans)

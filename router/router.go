@@ -231,7 +231,7 @@ func (r *Router) yes(q *question, i int, why Reason, ans *Answer) {
 			why = ReasonPrimary
 		}
 	}
-	ans.Yes, ans.Reason, ans.FloorLost = true, why, q.floorLost
+	ans.Yes, ans.Reason, ans.FloorLost, ans.FloorDropped = true, why, q.floorLost, q.floorDropped
 	if q.req.Verbose {
 		ans.BehindTxns = q.behind(i)
 	}
@@ -254,7 +254,7 @@ func (r *Router) no(q *question, i int, v verdict, ans *Answer) {
 	if q.cut && q.dueToBlindness(v) {
 		reason = ReasonBlind
 	}
-	ans.Reason, ans.Detail, ans.FloorLost = reason, v.detail, q.floorLost
+	ans.Reason, ans.Detail, ans.FloorLost, ans.FloorDropped = reason, v.detail, q.floorLost, q.floorDropped
 	q.block(i, v, ans)
 	ans.Otherwise = r.otherwise(q, i, reason)
 	if q.req.Advisory {

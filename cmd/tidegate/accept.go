@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/key"
 	"tidegate/cmd/internal/api"
 )
 
@@ -40,8 +42,14 @@ answers to readers: when in doubt, rebuild the server.`,
 			in := map[string]any{"author": author, "reason": reason}
 			switch {
 			case table != "":
+				if _, _, err := key.ParseTable(table); err != nil && table != "*" {
+					return usagef("accept: --table is %q, and schema.table is wanted, or *", table)
+				}
 				in["table"] = table
 			case gtids != "":
+				if _, err := gtid.Parse(gtids); err != nil {
+					return usagef("accept: --gtids is %q: %w", gtids, err)
+				}
 				in["gtids"] = gtids
 			case copied:
 				in["copy"] = true

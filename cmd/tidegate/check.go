@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,7 +80,7 @@ func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error)
 	g.SetLimit(checkAtOnce)
 	for i := range servers {
 		g.Go(func() error {
-			found[i], errs[i] = inspect(ctx, &servers[i])
+			found[i], errs[i] = inspect(ctx, &servers[i], cfg.Keys)
 			return nil
 		})
 	}
@@ -88,22 +90,24 @@ func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error)
 		return nil, errors.New("check: ended before every server was looked at")
 	}
 	var seen []*binlog.Inspection
+	var unread []string
 	for i, in := range found {
 		if err := errs[i]; err != nil {
 			out = append(out, checkFinding{
 				Server: servers[i].Name, Severity: binlog.Broken.String(), What: "can not be reached: " + err.Error(),
 				Why: "nothing can be proven of a server that does not answer",
 			})
+			unread = append(unread, servers[i].Name)
 			continue
 		}
 		add(in.Findings())
 		seen = append(seen, in)
 	}
-	add(binlog.CompareServers(seen))
+	add(binlog.CompareServers(seen, unread...))
 	return out, nil
 }
 
-func inspect(ctx context.Context, cfg *binlog.ServerConfig) (in *binlog.Inspection, err error) {
+func inspect(ctx context.Context, cfg *binlog.ServerConfig, keys map[string][]string) (in *binlog.Inspection, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	db, err := cfg.OpenDB()
@@ -111,7 +115,28 @@ func inspect(ctx context.Context, cfg *binlog.ServerConfig) (in *binlog.Inspecti
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return binlog.Gather(ctx, db, cfg)
+	if in, err = binlog.Gather(ctx, db, cfg); err != nil {
+		return nil, err
+	}
+	return in, in.ReadTables(ctx, db, keys)
+}
+
+// promises are what findings name, in the words of whoever reads them first.
+var promises = []struct{ name, text string }{
+	{"P1", "a write counts as shown on a server only where a read that begins now sees it"},
+	{"P2", "a yes for a key forgets no acknowledged write of it"},
+	{"P3", "what is not known is a no, with a reason, never a guess"},
+	{"P4", "a session does not go back in time"},
+	{"P5", "no change is missing in the stream without being told"},
+}
+
+// printPromises explains the promises that findings name.
+func printPromises(w io.Writer, findings []checkFinding) {
+	for _, p := range promises {
+		if slices.ContainsFunc(findings, func(f checkFinding) bool { return strings.Contains(f.Why, p.name) }) {
+			fmt.Fprintf(w, "%s: %s\n", p.name, p.text)
+		}
+	}
 }
 
 func printFindings(w io.Writer, findings []checkFinding, servers int, asJSON bool) error {
@@ -135,6 +160,7 @@ func printFindings(w io.Writer, findings []checkFinding, servers int, asJSON boo
 				fmt.Fprintf(w, "    mend: %s\n", f.Mend)
 			}
 		}
+		printPromises(w, findings)
 		fmt.Fprintf(w, "%d server(s), %d finding(s), %d of them broken\n", servers, len(findings), broken)
 	}
 	if broken > 0 {

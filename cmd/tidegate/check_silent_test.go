@@ -80,6 +80,12 @@ func TestCheckWaitsForSilentServersTogether(t *testing.T) {
 			t.Errorf("server s%d is not named: %q", i, r.out)
 		}
 	}
+	if strings.Contains(r.out, "read_only = OFF") || !strings.Contains(r.out, "cluster: warning: which server is the primary is not known") {
+		t.Errorf("nobody could be read, and something is said of the primary: %q", r.out)
+	}
+	if !strings.Contains(r.out, "\nP3: ") {
+		t.Errorf("P3 is not explained: %q", r.out)
+	}
 	if strings.Contains(r.out, "timeout") || strings.Contains(r.out, "deadline") {
 		t.Errorf("a server was waited for before the others were called: %q", r.out)
 	}

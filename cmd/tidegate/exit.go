@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,6 +85,24 @@ func exactlyOne(c *cobra.Command, names ...string) error {
 		return nil
 	}
 	return usagef("%s needs exactly one of --%s; %d are given", c.CommandPath(), strings.Join(names, ", --"), given)
+}
+
+// flagError says what is wrong with a flag in words of the command line, where
+// the flag's parser would name functions of Go.
+func flagError(err error) string {
+	text := err.Error()
+	var number *strconv.NumError
+	if errors.As(err, &number) {
+		what := "it is no number of the kind wanted"
+		if errors.Is(err, strconv.ErrRange) {
+			what = "it is out of range"
+		}
+		return strings.Replace(text, number.Error(), what, 1)
+	}
+	if head, _, ok := strings.Cut(text, ": time: "); ok {
+		return head + ": it is no duration, such as 500ms, 1s or 5m"
+	}
+	return text
 }
 
 // inRange demands that a number given by a flag is from lo to hi (NaN is not).

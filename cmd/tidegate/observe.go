@@ -18,6 +18,7 @@ import (
 	"tidegate/cmd/internal/metrics"
 	"tidegate/cmd/internal/observe"
 	"tidegate/index"
+	"tidegate/router/local"
 )
 
 func observeCommand() *cobra.Command {
@@ -32,7 +33,9 @@ func observeCommand() *cobra.Command {
   curl -X POST http://HTTP/v1/observe -d '{"reads":[{"at":"2026-11-30T07:00:00.5Z","server":"b","keys":["app.posts/42"]}]}'
 
 At the end (after --seconds, or at Ctrl-C) it prints how many of them were stale,
-and how many went to the primary although a replica would have shown the same.
+and how many went to the primary although a replica would have shown the same. A
+read is undecided, with the cause told, where the newest write of its key is not
+known: soon after the start, that is whatever a lagging replica may lack.
 "at" is when it was read (RFC 3339, or milliseconds since 1970), at most 10 s ago.`,
 		Example: `  tidegate observe -c tidegate.yaml --seconds 3600`,
 		Args:    noArguments,
@@ -65,7 +68,7 @@ and how many went to the primary although a replica would have shown the same.
 func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON bool) (err error) {
 	log := newLogger(cfg.Log)
 	var d *daemon.Daemon
-	watch := observe.New(func() *index.Snapshot { return d.Router.Index().Snapshot() })
+	watch := observe.New(func() *index.Snapshot { return d.Router.Index().Snapshot() }, local.Clock)
 	d, err = daemon.Open(ctx, cfg, daemon.Options{
 		Parts: daemon.Parts{Tail: true, Serve: true}, Log: log, Version: version(), Observer: watch,
 		Metrics: func(d *daemon.Daemon) http.Handler { return metrics.Handler(d, log) },
@@ -79,9 +82,20 @@ func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON b
 		}
 	}()
 	log.Info("taking reports", "url", "http://"+d.Server.HTTPAddr().String()+"/v1/observe")
+	// The program goes on until the last reads are judged, and judging ends when
+	// the program does.
+	watchCtx, endWatch := context.WithCancel(ctx)
+	defer endWatch()
+	daemonCtx, endDaemon := context.WithCancel(context.WithoutCancel(ctx))
+	defer endDaemon()
 	watching := make(chan error, 1)
-	go func() { watching <- watch.Run(ctx) }()
-	err = d.Run(ctx)
+	go func() {
+		watchErr := watch.Run(watchCtx)
+		endDaemon()
+		watching <- watchErr
+	}()
+	err = d.Run(daemonCtx)
+	endWatch()
 	if watchErr := <-watching; err == nil {
 		err = watchErr
 	}
@@ -105,5 +119,23 @@ func printTally(w io.Writer, o *observe.Observer, asJSON bool) error {
 		row(name, by[name])
 	}
 	row("all", total)
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		n   uint64
+		why string
+	}{
+		{total.Because.Time, `nothing is known of that time: "at" is older than 10 s, before the start, or in the future`},
+		{total.Because.Key, "no key, an unknown table or group column, or a value that does not fit"},
+		{total.Because.Unproven, "the server may have lacked a write of the key: one from before what the router remembers, or out of order"},
+		{total.Because.WrittenSince, "the key was written again before the read was judged"},
+		{total.Because.Server, "the server was down or excluded, or the table was excluded there"},
+		{total.Because.Router, "the router was not ready, cut off, knew no primary, or did not hear of it"},
+	} {
+		if c.n > 0 {
+			fmt.Fprintf(w, "undecided: %d: %s\n", c.n, c.why)
+		}
+	}
+	return nil
 }

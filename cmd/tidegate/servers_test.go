@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/cmd/internal/observe"
 	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
 )
@@ -98,6 +99,7 @@ func TestOnServers(t *testing.T) {
 	t.Run("run", testRun)
 	t.Run("tail and serve", testTailAndServe)
 	t.Run("observe", func(t *testing.T) { testObserve(t, a, b) })
+	t.Run("observe old write", func(t *testing.T) { testObserveOldWrite(t, a, b) })
 	t.Run("accept", func(t *testing.T) { testAccept(t, a, c) })
 }
 
@@ -107,6 +109,11 @@ func checkMends(t *testing.T, a, b, c *testenv.Server) {
 	clean := p.call(t, "check", "-c", p.file).want(t, exitOK)
 	if clean.out != "3 server(s), 0 finding(s), 0 of them broken\n" || clean.err != "" {
 		t.Fatalf("servers as the sandbox makes them: %s%s", clean.out, clean.err)
+	}
+	mistyped := newOnServers(t, "keys: {app.posts: [nocol], app.pots: [v]}\n")
+	if r := mistyped.call(t, "check", "-c", mistyped.file).want(t, exitFound); !strings.Contains(r.out, "a: broken: keys: table app.posts has no column \"nocol\"") ||
+		!strings.Contains(r.out, "a: warning: keys: there is no table app.pots\n") || !strings.HasSuffix(r.out, "2 finding(s), 1 of them broken\n") {
+		t.Errorf("mistyped keys: %s%s", r.out, r.err)
 	}
 	execSQL(t, a, "SET PERSIST sync_binlog = 100", "SET PERSIST binlog_row_metadata = MINIMAL", "SET PERSIST binlog_expire_logs_seconds = 3600",
 		"SET PERSIST binlog_error_action = IGNORE_ERROR")
@@ -262,10 +269,10 @@ func testObserve(t *testing.T, a, b *testenv.Server) {
 			t.Fatal(err)
 		}
 		if asJSON {
-			var tally map[string]int
+			var tally observe.Tally
 			oneDocument(t, got.out, &tally)
-			stale, needless, undecided := tally["stale"], tally["needless_primary"], tally["undecided"]
-			if tally["reads"] != 3*readsEach || stale < 1 || stale > readsEach || needless < 1 || needless > readsEach || undecided > 3*readsEach-stale-needless || len(tally) != 4 {
+			if tally.Reads != 3*readsEach || tally.Stale < 1 || tally.Stale > readsEach || tally.NeedlessPrimary < 1 || tally.NeedlessPrimary > readsEach ||
+				tally.Undecided > 3*readsEach-tally.Stale-tally.NeedlessPrimary {
 				t.Errorf("tally %s", got.out)
 			}
 			continue
@@ -281,7 +288,7 @@ const readsEach = 10
 func checkTallies(t *testing.T, table string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(table), "\n")
-	if len(lines) != 5 || strings.Join(strings.Fields(lines[0]), " ") != "SERVER READS STALE NEEDLESS PRIMARY UNDECIDED" {
+	if len(lines) < 5 || strings.Join(strings.Fields(lines[0]), " ") != "SERVER READS STALE NEEDLESS PRIMARY UNDECIDED" {
 		t.Fatalf("table:\n%s", table)
 	}
 	for i, name := range []string{"a", "b", "c", "all"} {
@@ -298,6 +305,11 @@ func checkTallies(t *testing.T, table string) {
 		}
 		if !ok[name] {
 			t.Errorf("%s is wrong in\n%s", name, table)
+		}
+	}
+	for _, line := range lines[5:] {
+		if !strings.HasPrefix(line, "undecided: ") {
+			t.Errorf("line %q", line)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tidegate/binlog/gtid"
+	"tidegate/cdc/key"
 )
 
 // Acceptance is an operator's word that something about a server is in order
@@ -75,6 +76,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, server string) *
 	return nil
 }
 
+const notATable = "it is no table: schema.table is wanted, names percent-encoded as in keys, or *"
+
 // parseAcceptance reads {"table"|"gtids"|"copy"|"restart", "author", "reason"}.
 func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 	r := jsonReader{b: body}
@@ -83,15 +86,22 @@ func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 		switch name {
 		case "table":
 			given++
-			x.Table, err = r.text()
+			if x.Table, err = r.text(); err == nil && x.Table != "" && x.Table != "*" {
+				if _, _, parseErr := key.ParseTable(x.Table); parseErr != nil {
+					return bad(CodeBadField, name, -1, notATable)
+				}
+			}
 		case "gtids":
 			given++
 			at := r.i
 			var text string
 			if text, err = r.text(); err == nil {
 				set, parseErr := gtid.Parse(text)
-				if parseErr != nil || set.IsEmpty() {
-					return bad(CodeBadGTID, name, at, "a set of GTIDs is expected, not empty")
+				switch {
+				case parseErr != nil:
+					return badGTID(name, parseErr)
+				case set.IsEmpty():
+					return bad(CodeBadGTID, name, at, "a set of GTIDs is expected, and this one is empty")
 				}
 				x.GTIDs = set
 			}

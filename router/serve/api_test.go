@@ -18,6 +18,7 @@ import (
 
 	"tidegate/binlog/gtid"
 	"tidegate/router"
+	"tidegate/router/routertest"
 	"tidegate/router/serve"
 )
 
@@ -37,7 +38,10 @@ var fence = regexp.MustCompile("(?ms)^```(\\w+)([^\\n]*)\\n(.*?)^```")
 // answer with what the page says. "*" stands for any value, and at the end of a
 // line for any rest; request ids are any.
 func TestReferenceExamples(t *testing.T) {
-	s := start(t, lagging(t), func(o *serve.Options, _ *router.Options) {
+	w := lagging(t)
+	// The probe that a floor waits for has come; it shows one commit on its way.
+	w.E, w.EAt = w.E.Add(gtid.GTID{UUID: w.States[0].UUID, Seq: 101}), routertest.Now
+	s := start(t, w, func(o *serve.Options, _ *router.Options) {
 		o.Observer = &recorder{}
 		o.Acceptor = func(context.Context, serve.Acceptance) error { return nil }
 		o.Metrics = http.NotFoundHandler()

@@ -164,7 +164,11 @@ func appendCaveats(b []byte, ans *router.Answer) []byte {
 	b = append(b, `,"stale":`...)
 	b = appendBool(b, ans.Stale)
 	b = append(b, `,"floor_lost":`...)
-	return appendBool(b, ans.FloorLost)
+	b = appendBool(b, ans.FloorLost)
+	if ans.FloorDropped {
+		b = append(b, `,"floor_dropped":true`...)
+	}
+	return b
 }
 
 func (a *ask) appendKey(b []byte, n int) []byte {

@@ -28,7 +28,7 @@ const (
 	CodeBadGTID          Code = "bad_gtid"           // malformed GTID set
 	CodeTooLarge         Code = "too_large"          // more of something than is allowed
 	CodeUnauthorized     Code = "unauthorized"       // no known caller
-	CodeForbidden        Code = "forbidden"          // a known caller without the role
+	CodeForbidden        Code = "forbidden"          // a known caller without the role, or a browser with another site's page
 	CodeNotFound         Code = "not_found"          // no such path or server
 	CodeMethodNotAllowed Code = "method_not_allowed" // the path exists, the method does not
 	CodeUnavailable      Code = "unavailable"        // stopping, too many connections, or an observer that is full

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +46,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) *wireError {
 	if len(r.RequestURI) > s.o.Limits.URLBytes {
 		return fail(http.StatusRequestURITooLong, CodeTooLarge, "url", "longer than "+strconv.Itoa(s.o.Limits.URLBytes)+" bytes")
 	}
+	if s.foreign(r) {
+		return fail(http.StatusForbidden, CodeForbidden, "Origin", "a page of another site asks through a browser; only programs and pages of this address may")
+	}
 	switch r.URL.Path {
 	case "/v1/serve":
 		if r.Method == http.MethodGet {
@@ -58,6 +63,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) *wireError {
 		if s.o.Observer != nil {
 			return s.post(w, r, func() *wireError { return s.observe(w, r) })
 		}
+		return fail(http.StatusNotFound, CodeNotFound, "url", "reports are taken by `tidegate observe` alone, which runs instead of `tidegate run`")
 	case "/v1/servers":
 		return s.get(w, r, func() *wireError { return s.servers(w, r) })
 	case "/v1/keys":
@@ -79,6 +85,25 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) *wireError {
 		}
 	}
 	return fail(http.StatusNotFound, CodeNotFound, "url", "there is no such path")
+}
+
+// foreign tells whether a browser asks on behalf of a page that is not from this
+// very address. Without credentials, or with a certificate that the browser shows
+// by itself, such a page would have the rights of whoever looks at it. Programs
+// send no Origin. A name that its owner points at this host (DNS rebinding) makes
+// Origin and Host agree, so that without credentials only addresses and localhost
+// count as this address.
+func (s *Server) foreign(r *http.Request) bool {
+	origins := r.Header["Origin"]
+	if len(origins) == 0 {
+		return false
+	}
+	u, err := url.Parse(origins[0])
+	if err != nil || len(origins) > 1 || u.Host == "" || !strings.EqualFold(u.Host, r.Host) {
+		return true
+	}
+	name := strings.ToLower(u.Hostname())
+	return s.o.Auth == nil && name != "localhost" && net.ParseIP(name) == nil
 }
 
 // serverPath takes the name out of /v1/servers/{name}/eligible.
@@ -158,6 +183,12 @@ func (s *Server) question(w http.ResponseWriter, r *http.Request, k kind, body b
 func (s *Server) decide(ctx context.Context, a *ask) *wireError {
 	if err := a.complete(); err != nil {
 		return err
+	}
+	for n, name := range a.exclude {
+		// A mistyped name would leave the server that is meant among the targets.
+		if !s.o.Router.Knows(name) {
+			return bad(CodeBadField, item("exclude", n), -1, "there is no server of this name")
+		}
 	}
 	var err error
 	if a.kind == kindRoute {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -27,6 +28,10 @@ func (s *Server) observe(w http.ResponseWriter, r *http.Request) *wireError {
 		return err
 	}
 	if err := s.o.Observer.Observe(r.Context(), reads); err != nil {
+		var wrong *ReadError
+		if errors.As(err, &wrong) {
+			return bad(CodeBadField, item("reads", wrong.Read)+"."+wrong.Field, -1, wrong.Message)
+		}
 		e := fail(http.StatusServiceUnavailable, CodeUnavailable, "", err.Error())
 		e.retryAfter = time.Second
 		return e
@@ -103,6 +108,13 @@ func parseRead(r *jsonReader, where string) (ObservedRead, *wireError) {
 	return read, nil
 }
 
+// Numbers between these are times of our days in seconds; as milliseconds they
+// are in the years 1970 to 1973.
+const (
+	leastSeconds = 1e8
+	leastMillis  = 1e11
+)
+
 // parseAt reads a time: RFC 3339, or milliseconds since 1970.
 func parseAt(r *jsonReader, field string) (time.Time, *wireError) {
 	at := r.i
@@ -122,8 +134,11 @@ func parseAt(r *jsonReader, field string) (time.Time, *wireError) {
 		return time.Time{}, bad(CodeBadField, field, at, "it is neither RFC 3339 nor milliseconds since 1970")
 	}
 	ms, perr := strconv.ParseFloat(s, 64)
-	if perr != nil || ms <= 0 || ms > 1e14 {
+	switch {
+	case perr != nil || ms <= 0 || ms > 1e14:
 		return time.Time{}, bad(CodeBadField, field, at, "it is out of range")
+	case ms >= leastSeconds && ms < leastMillis:
+		return time.Time{}, bad(CodeBadField, field, at, "milliseconds since 1970 are wanted, and this looks like seconds")
 	}
 	return time.UnixMicro(int64(ms * 1000)), nil
 }

@@ -89,11 +89,21 @@ type ObservedRead struct {
 }
 
 // Observer takes what applications report. Observe is called by many at once
-// and must not block; it owns the reads. An error says that they were not
-// taken; callers then see 503.
+// and must not block; it owns the reads. An error says that none was taken: a
+// [ReadError] is the caller's mistake (400), any other a 503.
 type Observer interface {
 	Observe(ctx context.Context, reads []ObservedRead) error
 }
+
+// ReadError says what is wrong with one read of a report.
+type ReadError struct {
+	Read    int    // its place in the report
+	Field   string // at, server, keys or session
+	Message string
+}
+
+// Error implements error.
+func (e *ReadError) Error() string { return item("reads", e.Read) + "." + e.Field + ": " + e.Message }
 
 // Options configures a Server. Router is required, and so is an address.
 type Options struct {

@@ -57,7 +57,7 @@ func acceptable(s *event.ServerState, a serve.Acceptance) error {
 		return fmt.Errorf("%w: the server is not tainted as a whole", serve.ErrNotAcceptable)
 	case a.Table != "":
 		if _, _, err := key.ParseTable(a.Table); err != nil {
-			return fmt.Errorf("%w: table %q: %w", serve.ErrNotAcceptable, a.Table, err)
+			return fmt.Errorf("%w: %q is no table: schema.table is wanted", serve.ErrNotAcceptable, a.Table)
 		}
 		var names []string
 		for _, t := range s.Taints {

@@ -6,17 +6,21 @@
 // [Observer.Tally]. A read is judged against what the servers had proven at the
 // moment that the report names, by that host's clock: clocks that differ blur
 // the verdicts, and a proof comes a millisecond or so after the row shows. So
-// the tallies are estimates, unlike the router's answers.
+// the tallies are estimates, unlike the router's answers. A read of a key whose
+// newest write is not known is undecided, by the same rules by which the router
+// says no (rules §7).
 package observe
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sort"
 	"sync"
 	"time"
 
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 	"tidegate/cdc/key"
 	"tidegate/index"
@@ -27,9 +31,13 @@ import (
 const (
 	keep  = 10 * time.Second
 	every = 20 * time.Millisecond
-	// settle is how long a read waits before it is judged, so that writes that
-	// were acknowledged before it have come through the stream.
+	// settle is how long a read waits before it is judged.
 	settle = 500 * time.Millisecond
+	// patience is how long it waits for a watermark that is younger than it: only
+	// then has each write that was acknowledged before it come through the stream.
+	patience = 5 * time.Second
+	// grace is how long the last reads are waited for.
+	grace  = 2 * time.Second
 	queued = 100_000
 )
 
@@ -41,19 +49,48 @@ type Tally struct {
 	Reads           uint64 `json:"reads"`
 	Stale           uint64 `json:"stale"`            // a replica had not proven the newest write of a key
 	NeedlessPrimary uint64 `json:"needless_primary"` // read at the primary, a replica would have shown the same
-	Undecided       uint64 `json:"undecided"`        // too old, in the future, unknown table or server, or written since
+	Undecided       uint64 `json:"undecided"`
+	Because         Causes `json:"undecided_because"` // Undecided, split
+}
+
+// Causes counts undecided reads by what kept them from being judged.
+type Causes struct {
+	Time         uint64 `json:"time"`          // nothing is known of that time: "at" is older than 10 s, before the start, or in the future
+	Key          uint64 `json:"key"`           // no key, an unknown table or group column, or a value that does not fit
+	Unproven     uint64 `json:"unproven"`      // the server may have lacked a write of a key: one from before what the router remembers, or out of order
+	WrittenSince uint64 `json:"written_since"` // a key was written after the read, so that what was newest then is not known
+	Server       uint64 `json:"server"`        // the server was down or excluded, or the table was excluded there
+	Router       uint64 `json:"router"`        // the router was not ready, cut off, or knew no primary
 }
 
 func (t *Tally) add(v verdict) {
 	t.Reads++
+	c := &t.Because
+	var cause *uint64
 	switch v {
+	case fine:
+		return
 	case stale:
 		t.Stale++
+		return
 	case needless:
 		t.NeedlessPrimary++
-	case undecided:
-		t.Undecided++
+		return
+	case badTime:
+		cause = &c.Time
+	case badKey:
+		cause = &c.Key
+	case unproven:
+		cause = &c.Unproven
+	case writtenSince:
+		cause = &c.WrittenSince
+	case badServer:
+		cause = &c.Server
+	case badRouter:
+		cause = &c.Router
 	}
+	t.Undecided++
+	*cause++
 }
 
 type verdict uint8
@@ -62,13 +99,20 @@ const (
 	fine verdict = iota
 	stale
 	needless
-	undecided
+	// What follows is undecided, see Causes.
+	badTime
+	badKey
+	unproven
+	writtenSince
+	badServer
+	badRouter
 )
 
 // Observer judges reads. It implements serve.Observer. Methods may be called by
 // many at once; Run once.
 type Observer struct {
-	view func() *index.Snapshot
+	view  func() *index.Snapshot
+	clock func() int64
 
 	mu       sync.Mutex
 	moments  []moment // oldest first
@@ -79,17 +123,27 @@ type Observer struct {
 
 // moment is what was known at one time.
 type moment struct {
-	at   time.Time
-	snap *index.Snapshot
+	at    time.Time
+	clock int64 // the same time, by the clock of the index
+	snap  *index.Snapshot
 }
 
-// New returns an observer over an index's snapshots.
-func New(view func() *index.Snapshot) *Observer {
-	return &Observer{view: view, byServer: map[string]*Tally{}}
+// New returns an observer over an index's snapshots; clock is the clock of that
+// index, in nanoseconds.
+func New(view func() *index.Snapshot, clock func() int64) *Observer {
+	return &Observer{view: view, clock: clock, byServer: map[string]*Tally{}}
 }
 
-// Observe takes reads to be judged a little later.
+// Observe takes reads to be judged a little later. A report that names a server
+// that nobody knows is refused as a whole, with a *serve.ReadError: every read of
+// it would be undecided.
 func (o *Observer) Observe(_ context.Context, reads []serve.ObservedRead) error {
+	current := o.view()
+	for i := range reads {
+		if _, known := current.ServerIndex(reads[i].Server); !known {
+			return &serve.ReadError{Read: i, Field: "server", Message: fmt.Sprintf("there is no server %q; names are those of the configuration", reads[i].Server)}
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.waiting)+len(reads) > queued {
@@ -99,7 +153,7 @@ func (o *Observer) Observe(_ context.Context, reads []serve.ObservedRead) error 
 	return nil
 }
 
-// Tally returns the totals, and those by server of the servers that are known.
+// Tally returns the totals, and those by server.
 func (o *Observer) Tally() (Tally, map[string]Tally) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,18 +164,30 @@ func (o *Observer) Tally() (Tally, map[string]Tally) {
 	return o.total, by
 }
 
-// Run takes moments and judges until ctx ends; then it judges what waits.
+// Run takes moments and judges until ctx ends, and then for a little longer, so
+// that the last reads are judged as the others are. The index has to go on
+// meanwhile.
 func (o *Observer) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	done := ctx.Done()
+	var end <-chan time.Time
 	for {
 		select {
-		case <-ctx.Done():
-			o.judge(time.Now().Add(settle))
+		case <-done:
+			done = nil
+			timer := time.NewTimer(grace)
+			defer timer.Stop()
+			end = timer.C
+		case <-end:
+			o.judge(time.Now(), true)
 			return nil
-		case now := <-tick.C:
+		case <-tick.C:
+			now := time.Now()
 			o.remember(now)
-			o.judge(now)
+			if left := o.judge(now, false); left == 0 && done == nil {
+				return nil
+			}
 		}
 	}
 }
@@ -129,104 +195,186 @@ func (o *Observer) Run(ctx context.Context) error {
 func (o *Observer) remember(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moments = append(o.moments, moment{now, o.view()})
+	o.moments = append(o.moments, moment{now, o.clock(), o.view()})
 	old := sort.Search(len(o.moments), func(i int) bool { return now.Sub(o.moments[i].at) <= keep })
 	o.moments = slices.Delete(o.moments, 0, old)
 }
 
-// judge decides about every read that has waited long enough.
-func (o *Observer) judge(now time.Time) {
+// momentLocked is the newest moment not after a read; nil: none is known.
+func (o *Observer) momentLocked(at time.Time) *moment {
+	i := sort.Search(len(o.moments), func(i int) bool { return o.moments[i].at.After(at) }) - 1
+	if i < 0 || at.Sub(o.moments[i].at) > 2*every {
+		return nil
+	}
+	return &o.moments[i]
+}
+
+// delivered tells whether each write that was acknowledged before a read has
+// come through the stream.
+func (m *moment) delivered(current *index.Snapshot, at time.Time) bool {
+	return current.WatermarkAt() >= m.clock+int64(at.Sub(m.at))
+}
+
+// judge decides about every read that has waited long enough; with all, about
+// the others too. It returns how many wait still.
+func (o *Observer) judge(now time.Time, all bool) int {
 	current := o.view()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	later := o.waiting[:0]
 	for _, r := range o.waiting {
-		if ago := now.Sub(r.At); ago < settle && ago > -keep {
+		ago := now.Sub(r.At)
+		m := o.momentLocked(r.At)
+		young := ago < settle && ago > -keep || ago < patience && m != nil && !m.delivered(current, r.At)
+		if young && !all {
 			later = append(later, r)
 			continue
 		}
-		v := o.verdictLocked(current, &r)
-		o.total.add(v)
-		if _, known := current.ServerIndex(r.Server); !known {
-			continue // whatever reporters call it: tallies are bounded
+		v := badTime
+		if m != nil {
+			v = judge(current, m, &r)
 		}
+		o.total.add(v)
 		t := o.byServer[r.Server]
 		if t == nil {
 			t = &Tally{}
-			o.byServer[r.Server] = t
+			o.byServer[r.Server] = t // bounded: Observe takes known servers alone
 		}
 		t.add(v)
 	}
 	clear(o.waiting[len(later):])
 	o.waiting = later
+	return len(later)
 }
 
-// verdictLocked judges one read against the newest moment not after it.
-func (o *Observer) verdictLocked(current *index.Snapshot, r *serve.ObservedRead) verdict {
-	i := sort.Search(len(o.moments), func(i int) bool { return o.moments[i].at.After(r.At) }) - 1
-	if i < 0 || r.At.Sub(o.moments[i].at) > 2*every {
-		return undecided
-	}
-	then := o.moments[i].snap
+// judge judges one read against a moment. Records are those of now: what was
+// forgotten since is in the horizon of now.
+func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead) verdict {
+	then := m.snap
 	server, known := then.ServerIndex(r.Server)
-	primary, ok, _, _ := then.Primary()
-	if !known || !ok {
-		return undecided
+	if !known {
+		return badServer
 	}
-	needs, ok := newest(current, r.Keys, then.Prefix(primary))
-	if !ok {
-		return undecided
+	primary, ok, _, _ := then.Primary()
+	for _, s := range []*index.Snapshot{then, current} {
+		if ready, _ := s.Ready(); !ready || s.BlindSince() != 0 {
+			return badRouter
+		}
+	}
+	if !ok || !m.delivered(current, r.At) {
+		return badRouter
+	}
+	if st := then.Server(server); st == nil || !st.Alive {
+		return badServer
+	}
+	if reason, _ := then.Ineligible(server); reason != "" {
+		return badServer
+	}
+	needs, v := gather(current, r.Keys, then.Prefix(primary))
+	if v != fine {
+		return v
 	}
 	if server != primary {
-		if !shows(then, server, needs) {
-			return stale
-		}
-		return fine
+		return shows(current, then, server, needs)
 	}
 	for x := range then.NumServers() {
-		if reason, _ := then.Ineligible(x); x != primary && reason == "" && then.Server(x) != nil && then.Server(x).Alive && shows(then, x, needs) {
+		if st := then.Server(x); x == primary || st == nil || !st.Alive || st.Role != event.RoleReplica {
+			continue
+		}
+		if reason, _ := then.Ineligible(x); reason == "" && shows(current, then, x, needs) == fine {
 			return needless
 		}
 	}
 	return fine
 }
 
-// newest finds the newest record of each key; false when it can't be said what
-// it was at a moment whose stream ended at end.
-func newest(s *index.Snapshot, keys []key.Key, end event.Version) ([]event.Version, bool) {
-	var out []event.Version
+// need is what a server has to show of one key.
+type need struct {
+	table     key.Digest
+	before    gtid.Set // group keys: what had passed before the column was announced
+	oneRow    bool
+	own, wide event.Version // newest of the key, and of the scopes that cover it
+}
+
+// gather finds the newest records of each key; a verdict other than fine when it
+// can't be said what they were at a moment whose stream ended at end.
+func gather(s *index.Snapshot, keys []key.Key, end event.Version) ([]need, verdict) {
+	if len(keys) == 0 {
+		return nil, badKey
+	}
+	var out []need
 	for i := range keys {
 		schema, table := keys[i].FoldedNames(s.FoldNames())
 		def, ok := s.Definition(schema, table)
-		if !ok || def.Dropped {
-			return nil, false
+		if !ok || def.Dropped || def.FoldNames != s.FoldNames() {
+			return nil, badKey
 		}
 		var c key.Cover
 		if err := def.Cover(s.Hasher(), &keys[i], &c); err != nil {
-			return nil, false
+			return nil, badKey
+		}
+		if v, ok := s.StreamDef(c.Table); ok && v != 0 && v != def.Version {
+			return nil, badKey // the stream folds rows otherwise: the record may be under another digest
+		}
+		n := need{table: c.Table, oneRow: c.OneRow}
+		if keys[i].Kind == key.KindGroup {
+			if n.before, ok = s.GroupHorizon(c.GroupColumn); !ok {
+				return nil, badKey
+			}
 		}
 		scopes := append([]key.Digest{c.Own}, c.Wide[:c.NWide]...)
 		versions := make([]event.Version, len(scopes))
 		if !s.Newest(scopes, versions) {
-			return nil, false
+			return nil, unproven // an eviction has gone over the records just now
 		}
-		top := slices.Max(versions)
-		if top > end {
-			return nil, false // written after the read: what was newest then is not known any more
+		n.own = versions[0]
+		for _, v := range versions[1:] {
+			n.wide = max(n.wide, v)
 		}
-		out = append(out, top)
+		if max(n.own, n.wide) > end {
+			return nil, writtenSince
+		}
+		out = append(out, n)
 	}
-	return out, len(out) > 0
+	return out, fine
 }
 
-func shows(s *index.Snapshot, server int, needs []event.Version) bool {
-	for _, v := range needs {
-		if v <= s.Prefix(server) {
+// shows tells whether a server showed the keys: fine, stale, or why that is not
+// known. A write that it is known to lack makes a read stale whatever else is
+// unknown.
+func shows(current, then *index.Snapshot, server int, needs []need) verdict {
+	confirmed, prefix := then.Confirmed(server), then.Prefix(server)
+	v := fine
+	for _, n := range needs {
+		if then.TableExcluded(server, n.table) {
+			return badServer
+		}
+		top := max(n.own, n.wide)
+		if top <= prefix {
 			continue
 		}
-		if g, ok := s.GTIDAt(v); !ok || !s.Confirmed(server).Contains(g) {
-			return false
+		g, known := then.GTIDAt(top)
+		switch {
+		case known && !confirmed.Contains(g):
+			return stale
+		case !known, n.wide > prefix, !n.oneRow, then.LastFailover() > prefix:
+			// The newest is there; an older one may be missing (rules §7).
+			v = unproven
 		}
 	}
-	return true
+	if v != fine {
+		return v
+	}
+	within := func(set gtid.Set) bool {
+		return confirmed.ContainsSet(set) || confirmed.ContainsSet(set.Subtract(then.Lost()))
+	}
+	if !within(current.Horizon()) {
+		return unproven
+	}
+	for _, n := range needs {
+		if !within(n.before) {
+			return unproven
+		}
+	}
+	return fine
 }
