@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tidegate/cmd/internal/config"
 )
@@ -69,6 +71,26 @@ func noArguments(c *cobra.Command, args []string) error {
 		return usagef("unknown command %q%s; %s --help lists what there is", args[0], near, c.CommandPath())
 	}
 	return usagef("%s takes no argument, and %q was given", c.CommandPath(), args[0])
+}
+
+// flagError says of a flag's value what is wanted, in place of what the function
+// that could not parse it says.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	want := map[string]string{
+		"int": "a whole number", "uint64": "a whole number that is not negative", "float64": "a number",
+		"duration": "a duration such as 100ms, 5s, 2h", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s is %q, which is too large", invalid.GetFlag().Name, invalid.GetValue())
+	case want == "":
+		return err
+	}
+	return fmt.Errorf("--%s is %q, it must be %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }
 
 // exactlyOne demands one of the flags. cobra's groups would do, but for an
