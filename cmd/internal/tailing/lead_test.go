@@ -1,10 +1,13 @@
 package tailing
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,5 +107,39 @@ func TestAnonymousHole(t *testing.T) {
 	w = &recorded{err: context.Canceled}
 	if err := (writing{w: w}).Hole(t.Context(), &event.Hole{Anonymous: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("not stored, and the error is %v", err)
+	}
+}
+
+// A lost server is a warning with each reason once, the one that explains it too,
+// and no more of them than a log can hold; one that is back may be lost again.
+func TestLossesAreLogged(t *testing.T) {
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	var l losses
+	down := func(why string) { l.observe(log, &event.ServerState{Server: "b", Down: why}) }
+	alive := func() { l.observe(log, &event.ServerState{Server: "b", Alive: true}) }
+	alive()
+	if said.Len() > 0 {
+		t.Errorf("of a server that is well: %s", &said)
+	}
+	down("invalid connection")
+	down("access denied")
+	down("invalid connection")
+	for _, want := range []string{"invalid connection", "access denied"} {
+		if strings.Count(said.String(), "level=WARN") != 2 || strings.Count(said.String(), `server=b why="`+want+`"`) != 1 {
+			t.Errorf("%q is not said once:\n%s", want, &said)
+		}
+	}
+	for i := range 100 {
+		down(fmt.Sprint("try ", i))
+	}
+	if n := strings.Count(said.String(), "level=WARN"); n != mostReasons {
+		t.Errorf("%d warnings of one loss, want %d", n, mostReasons)
+	}
+	said.Reset()
+	alive()
+	down("invalid connection")
+	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "server is back") {
+		t.Errorf("after it was back:\n%s", got)
 	}
 }
