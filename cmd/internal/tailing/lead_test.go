@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tidegate/binlog"
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 )
 
@@ -141,5 +142,35 @@ func TestLossesAreLogged(t *testing.T) {
 	down("invalid connection")
 	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "server is back") {
 		t.Errorf("after it was back:\n%s", got)
+	}
+}
+
+// New servers on the stream of others are a warning, once all were met; one that
+// was rebuilt, one that was not known, and the same ones again are none.
+func TestOtherServersAreNoticed(t *testing.T) {
+	one, two, none := gtid.UUID{1}, gtid.UUID{2}, gtid.UUID{}
+	for name, c := range map[string]struct {
+		before, now []gtid.UUID // of a, b
+		want        int
+	}{
+		"all others":  {[]gtid.UUID{one, one}, []gtid.UUID{two, two}, 1},
+		"one rebuilt": {[]gtid.UUID{one, one}, []gtid.UUID{one, two}, 0},
+		"one new":     {[]gtid.UUID{one, none}, []gtid.UUID{two, two}, 0},
+		"first start": {[]gtid.UUID{none, none}, []gtid.UUID{one, two}, 0},
+		"the same":    {[]gtid.UUID{one, two}, []gtid.UUID{one, two}, 0},
+		"single":      {[]gtid.UUID{one}, []gtid.UUID{two}, 0},
+	} {
+		var said bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&said, nil))
+		o := others{servers: len(c.now)}
+		for range 3 {
+			for i := range c.now {
+				o.met(log, c.before[i], &event.ServerState{Server: string(rune('a' + i)), UUID: c.now[i], Alive: true})
+				o.met(log, c.before[i], &event.ServerState{Server: string(rune('a' + i)), UUID: c.before[i]})
+			}
+		}
+		if got := strings.Count(said.String(), "level=WARN"); got != c.want {
+			t.Errorf("%s: %d warnings, want %d\n%s", name, got, c.want, &said)
+		}
 	}
 }

@@ -72,6 +72,10 @@ func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identiti
 		OtherPrimary: func() bool { return t.view.otherPrimary(s.cfg.Name) },
 		MinInterval:  t.o.MinInterval, ProbeTimeout: t.o.ProbeTimeout, Clock: t.o.Clock, Log: t.o.Log,
 	}
+	var before gtid.UUID
+	if last != nil {
+		before = last.UUID
+	}
 	var known *cdc.Identities
 	if s.cfg.Follow != binlog.FollowExecuted {
 		known = cdc.NewIdentities(t.o.Conn, cdc.IdentitiesOptions{Server: s.cfg.Name})
@@ -83,6 +87,7 @@ func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identiti
 		s.latest.Store(state)
 		if watching.Err() == nil { // the last word of a tailer that stops is no loss
 			s.lost.observe(t.o.Log, state)
+			t.others.met(t.o.Log, before, state)
 		}
 		if known != nil {
 			known.Observe(state)
