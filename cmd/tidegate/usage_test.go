@@ -2,6 +2,9 @@ package main_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,6 +194,19 @@ func TestNobodyAnswers(t *testing.T) {
 	oneDocument(t, p.call(t, "check", "--json").want(t, exitFound).out, &findings)
 	if len(findings) != 2 || findings[0]["severity"] != "broken" || findings[0]["server"] != "a" {
 		t.Errorf("findings %v", findings)
+	}
+}
+
+// Why a router is not ready stands behind its reason, told apart by a colon.
+func TestStatusOfARouterThatIsNotReady(t *testing.T) {
+	t.Parallel()
+	router := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"ready":false,"reason":"blind","detail":"cut off from the stream","servers":[]}`)
+	}))
+	defer router.Close()
+	r := newPlace(t).call(t, "status", "--addr", router.URL).want(t, exitOK)
+	if want := "router: not ready: blind: cut off from the stream; "; !strings.HasPrefix(r.out, want) {
+		t.Errorf("got %q, want %q first", r.out, want)
 	}
 }
 
