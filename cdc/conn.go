@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -130,6 +132,8 @@ type Conn struct {
 	mu      sync.Mutex
 	up      bool
 	changed chan struct{} // closed when up changes or a reconnect happened
+	// refused is why the newest attempt to connect failed; nil while connected.
+	refused error
 	// life ends with the connection: what was asked over it is not answered.
 	life context.Context
 	end  context.CancelFunc
@@ -181,6 +185,7 @@ func (c *Conn) Close() error {
 
 func (c *Conn) connect() error {
 	opts := []nats.Option{
+		nats.SetCustomDialer(dialer{c}), nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.refuse(err) }),
 		nats.Name(c.o.Client), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.Timeout(c.o.ConnectTimeout),
 		nats.ReconnectBufSize(-1), // a publish while away fails at once: what is sent late is sent twice
 		nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2), nats.NoCallbacksAfterClientClose(),
@@ -236,6 +241,9 @@ func (c *Conn) status(up, again bool, cause error) {
 	c.mu.Lock()
 	was := c.up
 	c.up = up
+	if up {
+		c.refused = nil
+	}
 	close(c.changed)
 	c.changed = make(chan struct{})
 	if !up || again {
@@ -249,8 +257,99 @@ func (c *Conn) status(up, again bool, cause error) {
 	case up && !was:
 		c.log.Info("connected to NATS")
 	case !up && was:
-		c.log.Warn("connection to NATS lost", "error", cause)
+		if cause == nil {
+			cause = errors.New("it was closed")
+		}
+		c.log.Warn("connection to NATS lost: routers are blind, and nothing is written, until it is back", "servers", c.servers(), "why", cause)
 	}
+}
+
+// dialer connects as nats.go would, and keeps why it could not: nats.go tells
+// nobody, and answers requests meanwhile with what became of their buffer.
+type dialer struct{ c *Conn }
+
+// Dial implements [nats.CustomDialer].
+func (d dialer) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, d.c.o.ConnectTimeout)
+	if err != nil {
+		d.c.refuse(err)
+	}
+	return conn, err
+}
+
+func (c *Conn) refuse(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = err
+}
+
+// servers are the NATS servers for people, without the secrets of their URLs.
+func (c *Conn) servers() string {
+	if c.o.URL == "" {
+		return "embedded"
+	}
+	list := strings.Split(c.o.URL, ",")
+	for i, s := range list {
+		s = strings.TrimSpace(s)
+		if at := strings.LastIndex(s, "@"); at >= 0 {
+			scheme, _, ok := strings.Cut(s, "://")
+			if s = s[at+1:]; ok {
+				s = scheme + "://" + s
+			}
+		}
+		list[i] = s
+	}
+	return strings.Join(list, ",")
+}
+
+// awayError is an error of a request that could not be sent, in words that say
+// why.
+type awayError struct {
+	text string
+	err  error
+}
+
+func (e *awayError) Error() string { return e.text }
+func (e *awayError) Unwrap() error { return e.err }
+
+// sayAway puts the reason in place of what nats.go says of a request while it is
+// not connected. What the error is stays.
+func (c *Conn) sayAway(err error) error {
+	if !errors.Is(err, nats.ErrReconnectBufExceeded) {
+		return err
+	}
+	c.mu.Lock()
+	refused := c.refused
+	c.mu.Unlock()
+	text := "no connection to NATS at " + c.servers()
+	if refused != nil {
+		text += ": " + refused.Error()
+	}
+	return &awayError{text, err}
+}
+
+// spokenBucket is a bucket whose errors say why NATS is away.
+type spokenBucket struct {
+	jetstream.KeyValue
+	c *Conn
+}
+
+// Get implements [jetstream.KeyValue].
+func (b spokenBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
+	e, err := b.KeyValue.Get(ctx, key)
+	return e, b.c.sayAway(err)
+}
+
+// Create implements [jetstream.KeyValue].
+func (b spokenBucket) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
+	revision, err := b.KeyValue.Create(ctx, key, value, o...)
+	return revision, b.c.sayAway(err)
+}
+
+// Update implements [jetstream.KeyValue].
+func (b spokenBucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	revision, err := b.KeyValue.Update(ctx, key, value, revision)
+	return revision, b.c.sayAway(err)
 }
 
 // Connected tells whether NATS is reachable, and returns a channel that is
@@ -277,7 +376,7 @@ func (c *Conn) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.kv = kvStore{kv}
+		c.kv = kvStore{spokenBucket{kv, c}}
 		for _, cfg := range []jetstream.StreamConfig{c.writesConfig(), c.stateConfig()} {
 			if err := c.stream(ctx, cfg); err != nil {
 				return err
@@ -406,7 +505,7 @@ func (c *Conn) bounded(ctx context.Context, fn func(context.Context) error) erro
 	defer cut(nil)
 	stop := context.AfterFunc(life, func() { cut(errDisconnected) })
 	defer stop()
-	err := fn(ctx)
+	err := c.sayAway(fn(ctx))
 	if err != nil && errors.Is(context.Cause(ctx), errDisconnected) {
 		// Its words alone: nobody who asked has cancelled anything.
 		return fmt.Errorf("%w: %s", errDisconnected, err.Error())

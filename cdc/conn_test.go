@@ -420,3 +420,24 @@ func (w *waitedForNATS) Write(line []byte) (int, error) {
 	}
 	return len(line), nil
 }
+
+// Where nobody listens, the address and the reason are said, and no password.
+func TestNobodyListens(t *testing.T) {
+	var said bytes.Buffer
+	o := external(t, "nats://user:hidden@127.0.0.1:1")
+	o.Log = slog.New(slog.NewTextHandler(&said, nil))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := cdc.Open(ctx, o)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("open: %v", err)
+	}
+	for _, text := range []string{err.Error(), said.String()} {
+		if !strings.Contains(text, "no connection to NATS at nats://127.0.0.1:1: ") || !strings.Contains(text, "connection refused") {
+			t.Errorf("no address or no reason in %q", text)
+		}
+		if strings.Contains(text, "hidden") || strings.Contains(text, "outbound buffer") {
+			t.Errorf("got %q", text)
+		}
+	}
+}

@@ -68,7 +68,12 @@ func lockStore(path string) (*os.File, error) {
 		return nil, fmt.Errorf("open lock of embedded NATS store: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w (%w)", path, ErrStoreInUse, err), f.Close())
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("%w: it holds %s; stop that process, or name another data_dir", ErrStoreInUse, path)
+		} else {
+			err = fmt.Errorf("lock %s of embedded NATS store: %w", path, err)
+		}
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

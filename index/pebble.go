@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -69,6 +70,9 @@ func OpenPebble(o PebbleOptions) (*Pebble, error) {
 	if err != nil {
 		if db != nil {
 			err = errors.Join(err, db.Close())
+		}
+		if errors.Is(err, syscall.EAGAIN) { // Pebble's lock of the folder
+			err = fmt.Errorf("another process uses this data_dir; stop it, or name another data_dir: %w", err)
 		}
 		return nil, fmt.Errorf("open index database in %s: %w", o.Dir, err)
 	}

@@ -58,7 +58,7 @@ answers to readers: when in doubt, rebuild the server.`,
 			default:
 				return usagef("accept: what is accepted is empty")
 			}
-			client, err := flags.client()
+			client, err := flags.client(cmd)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tidegate/cmd/internal/config"
 )
@@ -72,6 +73,26 @@ func noArguments(c *cobra.Command, args []string) error {
 	return usagef("%s takes no argument, and %q was given", c.CommandPath(), args[0])
 }
 
+// flagError says of a flag's value what is wanted, in place of what the function
+// that could not parse it says.
+func flagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	want := map[string]string{
+		"int": "a whole number", "uint64": "a whole number that is not negative", "float64": "a number",
+		"duration": "a duration such as 100ms, 5s, 2h", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s is %q, which is too large", invalid.GetFlag().Name, invalid.GetValue())
+	case want == "":
+		return err
+	}
+	return fmt.Errorf("--%s is %q, it must be %s", invalid.GetFlag().Name, invalid.GetValue(), want)
+}
+
 // exactlyOne demands one of the flags. cobra's groups would do, but for an
 // exit code.
 func exactlyOne(c *cobra.Command, names ...string) error {
@@ -85,24 +106,6 @@ func exactlyOne(c *cobra.Command, names ...string) error {
 		return nil
 	}
 	return usagef("%s needs exactly one of --%s; %d are given", c.CommandPath(), strings.Join(names, ", --"), given)
-}
-
-// flagError says what is wrong with a flag in words of the command line, where
-// the flag's parser would name functions of Go.
-func flagError(err error) string {
-	text := err.Error()
-	var number *strconv.NumError
-	if errors.As(err, &number) {
-		what := "it is no number of the kind wanted"
-		if errors.Is(err, strconv.ErrRange) {
-			what = "it is out of range"
-		}
-		return strings.Replace(text, number.Error(), what, 1)
-	}
-	if head, _, ok := strings.Cut(text, ": time: "); ok {
-		return head + ": it is no duration, such as 500ms, 1s or 5m"
-	}
-	return text
 }
 
 // inRange demands that a number given by a flag is from lo to hi (NaN is not).

@@ -46,7 +46,7 @@ go to standard output, all else to standard error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%s; %s --help lists what there is", flagError(err), c.CommandPath())
+		return usagef("%w; %s --help lists what there is", flagError(err), c.CommandPath())
 	})
 	root.SuggestionsMinimumDistance = 2
 	root.SetHelpCommand(helpCommand())

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,6 +42,9 @@ the head of the configuration says how to write, and how to make a replica lag.`
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := inRange(cmd, "replicas", replicas, 0, 25); err != nil {
+				return err
+			}
+			if err := emptyFolder(cmd, dir); err != nil {
 				return err
 			}
 			ctx := cmd.Context()
@@ -77,9 +82,32 @@ the head of the configuration says how to write, and how to make a replica lag.`
 	}
 	c.Flags().IntVar(&replicas, "replicas", 2, "`NUMBER` of replicas, 0 to 25")
 	c.Flags().BoolVar(&chain, "chain", false, "each replica follows the one before it instead of the primary")
-	c.Flags().StringVar(&dir, "dir", "", "keep the servers' folders in `FOLDER` (default: a temporary folder, removed at the end)")
+	c.Flags().StringVar(&dir, "dir", "", "keep the servers' folders in `FOLDER`, which must be empty or new (default: a temporary folder, removed at the end)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON instead of a configuration")
 	return c
+}
+
+// emptyFolder refuses a folder with files in it: servers of an earlier sandbox
+// have other tables, other sources and other ports than this one is told to make.
+func emptyFolder(c *cobra.Command, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return usagef("%s: --dir: %w", c.CommandPath(), err)
+	case len(entries) == 0:
+		return nil
+	}
+	for _, e := range entries {
+		if _, err := os.Stat(filepath.Join(dir, e.Name(), "data", "auto.cnf")); err == nil {
+			return usagef("%s: --dir: %s holds the servers of an earlier sandbox: name another folder, or remove it first", c.CommandPath(), dir)
+		}
+	}
+	return usagef("%s: --dir: %s is not empty (it holds %s): name a new folder", c.CommandPath(), dir, entries[0].Name())
 }
 
 // errEarly: a signal came before the servers were up.

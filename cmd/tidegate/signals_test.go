@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,6 +102,14 @@ func TestSandboxKeepsItsFolder(t *testing.T) {
 	if listing(t, filepath.Join(p.dir, "kept")) == "" {
 		t.Error("the folder is empty")
 	}
+	before := listing(t, filepath.Join(p.dir, "kept"))
+	again := p.call(t, "sandbox", "--replicas", "1", "--dir", "kept").want(t, exitUsage)
+	if !strings.Contains(again.err, "kept holds the servers of an earlier sandbox") || again.out != "" {
+		t.Errorf("a second sandbox in the folder says %q, %q", again.out, again.err)
+	}
+	if after := listing(t, filepath.Join(p.dir, "kept")); after != before {
+		t.Errorf("it made %s of %s", after, before)
+	}
 }
 
 // A demo prints its result as one document and leaves nothing. How one ends that
@@ -186,4 +195,41 @@ func TestBench(t *testing.T) {
 		t.Errorf("figures %v", figures)
 	}
 	p.nothingLeft(t, nil)
+}
+
+// A torture says how long it will take and which fault strikes; told to end in
+// the middle of a strike it says so, ends without waiting for the strike's end,
+// and names what judges the history.
+func TestTortureEndsInsideAStrike(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	r := p.start(t, "torture", "--router", "window", "--faults", "delay,applier,lossy-failover", "--seconds", "1", "--seed", "7", "--history", "h.jsonl")
+	r.until("a fault strikes", func() bool { return strings.Contains(r.err.String(), "fault 1 of 3: ") })
+	if said := r.err.String(); !strings.Contains(said, "3 fault(s) strike at least once each, with 10s of peace after each: 30s at the least") {
+		t.Errorf("it says\n%s", said)
+	}
+	procs := r.descendants()
+	got := r.end(syscall.SIGINT)
+	p.nothingLeft(t, procs)
+	if got.code != exitFound || got.out != "" {
+		t.Errorf("exit code %d, standard output %q", got.code, got.out)
+	}
+	for _, want := range []string{"ending...\n", "tidegate: torture: ended before its time", "tidegate torture replay h.jsonl\n"} {
+		if !strings.Contains(got.err, want) {
+			t.Errorf("%q is missing in\n%s", want, got.err)
+		}
+	}
+	if strings.Contains(got.err, "fault 2") {
+		t.Errorf("it went on after the signal\n%s", got.err)
+	}
+	replay := p.call(t, "torture", "replay", "h.jsonl")
+	// The strike that was broken off held for seconds: replay lists it as one that
+	// ended with an error, whatever the verdict.
+	history, err := os.ReadFile(filepath.Join(p.dir, "h.jsonl"))
+	if err != nil || !regexp.MustCompile(`(?m)^{"fault":.*context canceled`).Match(history) {
+		t.Errorf("the history (%v) does not tell of a strike that was broken off", err)
+	}
+	if replay.code != exitOK && replay.code != exitFound || !strings.HasPrefix(replay.out, "router window") {
+		t.Errorf("replay: exit code %d, %q, %q", replay.code, replay.out, replay.err)
+	}
 }

@@ -23,7 +23,10 @@ func (f *routerFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.token, "token", "", "bearer `TOKEN`; default: $TIDEGATE_TOKEN, which other users do not see")
 }
 
-func (f *routerFlags) client() (*api.Client, error) {
+func (f *routerFlags) client(c *cobra.Command) (*api.Client, error) {
+	if c.Flags().Changed("config") && c.Flags().Changed("addr") {
+		return nil, usagef("%s: --config and --addr each name a router: give one of them", c.CommandPath())
+	}
 	addr, token := f.addr, f.token
 	if token == "" {
 		token = os.Getenv("TIDEGATE_TOKEN")
@@ -90,7 +93,7 @@ to show (CONFIRMED). Eligible does not mean that it shows a key: ask /v1/serve.`
 			if watch < 0 {
 				return usagef("%s: --watch is %v, it must not be negative", cmd.CommandPath(), watch)
 			}
-			client, err := flags.client()
+			client, err := flags.client(cmd)
 			if err != nil {
 				return err
 			}
@@ -128,7 +131,10 @@ func printStatus(w io.Writer, raw json.RawMessage) error {
 	}
 	state := "ready"
 	if !s.Ready {
-		state = "not ready: " + orDash(s.Reason) + " " + orDash(s.Detail)
+		state = "not ready: " + orDash(s.Reason)
+		if s.Detail != nil && *s.Detail != "" {
+			state += ": " + *s.Detail
+		}
 	}
 	fmt.Fprintf(w, "router: %s; primary: %s; watermark age: %s; oldest in the stream: %s, committed %s\n",
 		state, orDash(s.Primary), ms(s.WatermarkAgeMS), orDash(s.OldestGTID), orDash(s.OldestCommit))

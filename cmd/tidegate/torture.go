@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +34,11 @@ acknowledged when. Exit code 1 on a violation, or when a fault struck no read.
 Routers: real (Tidegate), and two that are broken on purpose: hints (trusts
 binlog events) and window (the primary for 5 s after a write).
 
-The history stays in a file; "tidegate torture replay FILE" judges it again.
+Every fault strikes at least once, however few --seconds are: all of them take
+some minutes, and standard error says how many at the least. Ctrl-C ends it.
+
+The history stays in a file; "tidegate torture replay FILE" judges it again, also
+that of a run that was ended early.
 
 Faults:
 ` + faultList(),
@@ -70,11 +75,7 @@ Faults:
 				level = slog.LevelInfo
 			}
 			o.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-			fmt.Fprintf(os.Stderr, "seed %d, history %s\n", o.Seed, o.History)
-			bar := progress.New(os.Stderr)
-			o.Provisioning = testenv.Provisioning{Progress: bar.Step}
-			rep, err := torture.Run(cmd.Context(), o)
-			bar.Done()
+			rep, err := runTorture(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -94,6 +95,41 @@ Faults:
 	f.BoolVarP(&verbose, "verbose", "v", false, "log what the router and the faults do")
 	c.AddCommand(replayCommand())
 	return c
+}
+
+// runTorture runs it and says on standard error how long it will take, which
+// fault strikes, and what to do with the history of a run that was told to end.
+func runTorture(ctx context.Context, o torture.Options) (*checker.Report, error) {
+	bar := progress.New(os.Stderr)
+	say := func(format string, args ...any) {
+		bar.Done() // a terminal's line of the step before
+		fmt.Fprintf(os.Stderr, format+"\n", args...)
+	}
+	o.Provisioning = testenv.Provisioning{Progress: bar.Step}
+	say("seed %d, history %s", o.Seed, o.History)
+	faults, least := o.Least()
+	if faults > 0 {
+		say("%d fault(s) strike at least once each, with %v of peace after each: %v at the least, and the strikes themselves (--faults and --after make it shorter)", faults, o.After, least)
+	}
+	began := time.Now()
+	o.Striking = func(fault string, n int) {
+		of := ""
+		if n <= faults {
+			of = fmt.Sprintf(" of %d", faults)
+		}
+		say("%4.0f s: fault %d%s: %s", time.Since(began).Seconds(), n, of, fault)
+	}
+	defer context.AfterFunc(ctx, func() { say("ending...") })()
+	rep, err := torture.Run(ctx, o)
+	bar.Done()
+	if ctx.Err() == nil || rep != nil {
+		return rep, err
+	}
+	if _, statErr := os.Stat(o.History); statErr != nil {
+		return nil, errors.New("torture: ended before the sessions began")
+	}
+	// What an interrupt broke off says nothing more.
+	return nil, fmt.Errorf("torture: ended before its time; what was recorded is in %s, to judge it: tidegate torture replay %s", o.History, o.History)
 }
 
 func replayCommand() *cobra.Command {

@@ -2,9 +2,13 @@ package main_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -48,11 +52,15 @@ func TestWrongCalls(t *testing.T) {
 		{"demo --seconds -1", []string{"--seconds is -1", "0 to 86400"}},
 		{"demo --seconds NaN", []string{"--seconds is NaN"}},
 		{"demo --seconds 1e9", []string{"0 to 86400"}},
-		{"demo --seconds soon", []string{`"soon"`, "--seconds", "it is no number"}},
-		{"demo --seed -1", []string{`"-1"`, "--seed"}},
+		{"demo --seconds soon", []string{`--seconds is "soon", it must be a number`}},
+		{"demo --seed -1", []string{`--seed is "-1", it must be a whole number that is not negative`}},
+		{"torture --after soon", []string{`--after is "soon", it must be a duration such as 100ms`}},
+		{"torture --seconds 1.5", []string{`--seconds is "1.5", it must be a whole number`}},
 		{"sandbox --replicas -1", []string{"--replicas is -1", "0 to 25"}},
 		{"sandbox --replicas 26", []string{"--replicas is 26"}},
-		{"sandbox --replicas 99999999999999999999", []string{"--replicas", "it is out of range"}},
+		{"sandbox --replicas 99999999999999999999", []string{"--replicas", "too large"}},
+		{"sandbox --dir " + p.dir, []string{"--dir", "is not empty", "good.yaml"}},
+		{"sandbox --dir " + ok, []string{"--dir", "not a directory"}},
 		{"torture --faults nosuch", []string{`no fault "nosuch"`, "replica-kill"}},
 		{"torture --faults cut,,stall", []string{`no fault ""`}},
 		{"torture --router window --faults router", []string{`no fault "router"`}},
@@ -64,11 +72,13 @@ func TestWrongCalls(t *testing.T) {
 		{"torture replay " + noHistory, []string{"entry 1"}},
 		{"observe --seconds -1 -c " + ok, []string{"--seconds is -1"}},
 		{"observe -c " + off, []string{"listen.http is off"}},
-		{"status --watch soon -c " + ok, []string{`"soon"`, "--watch", "it is no duration"}},
+		{"status --watch soon -c " + ok, []string{`--watch is "soon"`, "a duration"}},
 		{"accept --server a --table posts -c " + ok, []string{"--table", `"posts"`, "schema.table"}},
 		{"accept --server a --gtids zzz -c " + ok, []string{"--gtids", `"zzz"`}},
 		{"status --watch -1s -c " + ok, []string{"--watch is -1s"}},
 		{"status -c " + off, []string{"listen.http off", "--addr"}},
+		{"status --addr 127.0.0.1:1 -c " + ok, []string{"--config and --addr", "one of them"}},
+		{"accept --server a --restart --addr 127.0.0.1:1 -c " + ok, []string{"--config and --addr"}},
 		{"status --addr :::", []string{`:::" is no host:port`}},
 		{"status --addr ftp://x", []string{`"ftp://x"`}},
 		{"accept", []string{"--server is required"}},
@@ -117,7 +127,8 @@ func TestWrongCalls(t *testing.T) {
 					t.Errorf("got %q, want %q in it", r.err, s)
 				}
 			}
-			if strings.Count(r.err, "tidegate: ") != 1 || !strings.HasPrefix(r.err, "tidegate: ") || strings.Contains(r.err, "goroutine") {
+			if strings.Count(r.err, "tidegate: ") != 1 || !strings.HasPrefix(r.err, "tidegate: ") || strings.Contains(r.err, "goroutine") ||
+				strings.Contains(r.err, "strconv") || strings.Contains(r.err, "time: ") {
 				t.Errorf("not one message:\n%s", r.err)
 			}
 		})
@@ -186,6 +197,54 @@ func TestNobodyAnswers(t *testing.T) {
 	oneDocument(t, p.call(t, "check", "--json").want(t, exitFound).out, &findings)
 	if len(findings) != 2 || findings[0]["severity"] != "broken" || findings[0]["server"] != "a" {
 		t.Errorf("findings %v", findings)
+	}
+}
+
+// Why a router is not ready stands behind its reason, told apart by a colon.
+func TestStatusOfARouterThatIsNotReady(t *testing.T) {
+	t.Parallel()
+	router := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"ready":false,"reason":"blind","detail":"cut off from the stream","servers":[]}`)
+	}))
+	defer router.Close()
+	r := newPlace(t).call(t, "status", "--addr", router.URL).want(t, exitOK)
+	if want := "router: not ready: blind: cut off from the stream; "; !strings.HasPrefix(r.out, want) {
+		t.Errorf("got %q, want %q first", r.out, want)
+	}
+}
+
+// A data_dir that another process uses is named as that, whichever of its stores
+// is met first.
+func TestDataDirInUse(t *testing.T) {
+	t.Parallel()
+	for store, lock := range map[string]func(f *os.File) error{
+		"nats/nats/LOCK": func(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX) },
+		"index/LOCK": func(f *os.File) error {
+			return syscall.FcntlFlock(f.Fd(), syscall.F_SETLK, &syscall.Flock_t{Type: syscall.F_WRLCK})
+		},
+	} {
+		p := newPlace(t)
+		file := p.file(t, "tidegate.yaml", strings.ReplaceAll(good, "DIR", "data"))
+		held := filepath.Join(p.dir, "data", store)
+		if err := os.MkdirAll(filepath.Dir(held), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lock(f); err != nil {
+			t.Fatal(err)
+		}
+		r := p.call(t, "run", "-c", file).want(t, exitFound)
+		for _, want := range []string{"another process", "data/" + filepath.Dir(store), "name another data_dir"} {
+			if !strings.Contains(r.err, want) {
+				t.Errorf("%s is held: %q is missing in %q", store, want, r.err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -207,10 +207,18 @@ func (w *world) loseAbsent(s *server) {
 	w.redefine()
 }
 
-// settleRelay ends the drain of a primary that was promoted too early.
+// settleRelay ends the drain of a primary that was promoted too early. When
+// everything that is due has happened, what it still has can not be applied (an XA
+// COMMIT whose prepare a crash took): its applier has stopped, and people skip it.
 func (w *world) settleRelay() {
 	for i := range w.servers {
 		s := &w.servers[i]
+		if s.undrained && w.healing && s.up && len(s.inFlight) == 0 {
+			for _, n := range s.relay {
+				w.lose(n)
+			}
+			s.relay = nil
+		}
 		if s.undrained && len(s.relay) == 0 && len(s.inFlight) == 0 {
 			s.undrained = false
 		}

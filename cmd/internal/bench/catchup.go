@@ -122,10 +122,34 @@ func (m *catchup) prepare(ctx context.Context) error {
 	return nil
 }
 
-// tidegate starts a Tidegate where the first one stopped. Time runs from the
-// first transaction that its tailer has read to the last one that its index has
+// errLate: this process was not given the processor when the clock was to be
+// started, and much had been done by then.
+var errLate = errors.New("the clock was started too late")
+
+// lateTries bounds how often a round is measured whose clock was started too
+// late.
+const lateTries = 3
+
+// inTime measures again what came too late to start its clock, up to lateTries
+// times.
+func inTime(measure func() (float64, error)) (x float64, err error) {
+	for range lateTries {
+		if x, err = measure(); !errors.Is(err, errLate) {
+			return x, err
+		}
+	}
+	return 0, fmt.Errorf("the machine is too busy for this row, %d times: %w; when it is idle: tidegate bench --only catchup", lateTries, err)
+}
+
+// tidegate measures a round.
+func (m *catchup) tidegate(ctx context.Context) (float64, error) {
+	return inTime(func() (float64, error) { return m.once(ctx) })
+}
+
+// once starts a Tidegate where the first one stopped. Time runs from the first
+// transaction that its tailer has read to the last one that its index has
 // delivered.
-func (m *catchup) tidegate(ctx context.Context) (perSecond float64, err error) {
+func (m *catchup) once(ctx context.Context) (perSecond float64, err error) {
 	m.round++
 	dir := filepath.Join(m.c.Dir(), "tidegate-"+strconv.Itoa(m.round))
 	if err := copyDir(dir, m.dir); err != nil {
@@ -143,13 +167,13 @@ func (m *catchup) tidegate(ctx context.Context) (perSecond float64, err error) {
 		return 0, err
 	}
 	began := time.Now()
-	m.start = append(m.start, began.Sub(started).Seconds())
 	before := int64(m.from.Count())
 	delivered := func() int { return int(int64(t.Router.Index().Snapshot().Delivered().Count()) - before) }
 	already := max(0, delivered()) // before the poll saw the first one
 	if already > m.n/10 {
-		return 0, fmt.Errorf("the index had %d of %d transactions when the clock was started; write more", already, m.n)
+		return 0, fmt.Errorf("%w: the index had %d of %d transactions", errLate, already, m.n)
 	}
+	m.start = append(m.start, began.Sub(started).Seconds())
 	if err := m.await(ctx, t, "index", func() bool { return delivered() >= m.n }); err != nil {
 		return 0, err
 	}

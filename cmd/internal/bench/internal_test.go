@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -266,5 +267,34 @@ func TestWorld(t *testing.T) {
 	slices.Sort(servers)
 	if got := slices.Compact(servers); len(got) != decideReplicas || slices.Contains(got, "a") {
 		t.Errorf("asked of %v", got)
+	}
+}
+
+// A round whose clock was started too late is measured again, and one that goes
+// wrong otherwise is not; a machine that stays busy is named as the reason.
+func TestLateRoundsAreMeasuredAgain(t *testing.T) {
+	other := errors.New("other")
+	late := fmt.Errorf("%w: 3 of 4", errLate)
+	for name, c := range map[string]struct {
+		results []error // of one try after the other
+		want    error
+		tries   int
+	}{
+		"at once":     {[]error{nil}, nil, 1},
+		"second try":  {[]error{late, nil}, nil, 2},
+		"other error": {[]error{late, other, nil}, other, 2},
+		"always late": {[]error{late, late, late, nil}, errLate, lateTries},
+	} {
+		tries := 0
+		x, err := inTime(func() (float64, error) {
+			tries++
+			return float64(tries), c.results[tries-1]
+		})
+		if !errors.Is(err, c.want) || tries != c.tries || c.want == nil && x != float64(tries) {
+			t.Errorf("%s: %v, %v after %d tries", name, x, err, tries)
+		}
+		if c.want == errLate && !strings.Contains(err.Error(), "too busy") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

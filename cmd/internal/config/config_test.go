@@ -254,3 +254,26 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// What is no mapping at all, or in a part, is one problem: what it can not hold is
+// none besides.
+func TestOneProblemForAWrongShape(t *testing.T) {
+	const servers = "servers: [{name: a, addr: 'h:1'}]\n"
+	for text, want := range map[string]string{
+		"x\n":                               "line 1: keys are expected here",
+		"- a\n- b\n":                        "line 1: keys are expected here",
+		"cluster: c\nlisten: x\n" + servers: "line 2: listen: keys are expected here",
+		"cluster: c\nservers: x\n":          "line 2: servers: a list is expected here",
+		"cluster: c\nservers: [x]\n":        "line 2: servers[0]: keys are expected here",
+	} {
+		_, err := config.Parse("f.yaml", []byte(text), func(string) (string, bool) { return "", false })
+		var all *config.Errors
+		if !errors.As(err, &all) {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if len(all.Problems) != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want one problem, %s", text, err, want)
+		}
+	}
+}

@@ -81,7 +81,7 @@ func readBounded(file string) ([]byte, error) {
 
 // Parse is Load for text at hand; file is for messages.
 func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
-	l := &loader{lines: map[string]int{}, getenv: getenv, bad: map[string]bool{}}
+	l := &loader{lines: map[string]int{}, getenv: getenv, bad: map[string]bool{}, shapeless: map[string]bool{}}
 	c := &Config{}
 	var root yaml.Node
 	dec := yaml.NewDecoder(bytes.NewReader(text))
@@ -94,7 +94,9 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 		l.add(more.Line, "", "a second document; one file is one configuration")
 	}
 	l.value(root.Content[0], reflect.ValueOf(c).Elem(), "", tags{})
-	l.finish(c)
+	if !l.shapeless[""] { // what else is missing follows from it
+		l.finish(c)
+	}
 	if len(l.problems) > 0 {
 		slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
 		return nil, &Errors{file, l.problems}
@@ -107,7 +109,29 @@ type loader struct {
 	problems []Problem
 	lines    map[string]int
 	bad      map[string]bool // paths that have a problem already
-	getenv   func(string) (string, bool)
+	// shapeless are the paths that should hold keys or a list and hold something
+	// else: nothing can be said of what belongs below them.
+	shapeless map[string]bool
+	getenv    func(string) (string, bool)
+}
+
+// addShape is add for a value that is not of the shape of its path.
+func (l *loader) addShape(line int, path, format string, args ...any) {
+	l.shapeless[path] = true
+	l.add(line, path, format, args...)
+}
+
+// knownBad tells whether a problem of the path, or of what holds it, was found.
+func (l *loader) knownBad(path string) bool {
+	if l.bad[path] {
+		return true
+	}
+	for i, r := range path {
+		if (r == '.' || r == '[') && l.shapeless[path[:i]] {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *loader) add(line int, path, format string, args ...any) {
@@ -129,7 +153,7 @@ func (l *loader) lineOf(path string) int {
 // finish checks what holds between keys and reads the secret files.
 func (l *loader) finish(c *Config) {
 	add := func(path, message string) {
-		if !l.bad[path] {
+		if !l.knownBad(path) {
 			l.add(l.lineOf(path), path, "%s", message)
 		}
 	}
@@ -182,7 +206,7 @@ func (l *loader) structure(n *yaml.Node, v reflect.Value, path string) {
 	set := map[string]bool{}
 	fields := fieldsOf(v.Type())
 	if n.Kind != yaml.MappingNode && n.Tag != "!!null" {
-		l.add(n.Line, path, "keys are expected here: %s", strings.Join(names(fields), ", "))
+		l.addShape(n.Line, path, "keys are expected here: %s", strings.Join(names(fields), ", "))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -235,7 +259,7 @@ func (l *loader) defaults(v reflect.Value, f field, path string) {
 
 func (l *loader) list(n *yaml.Node, v reflect.Value, path string, t tags) {
 	if n.Kind != yaml.SequenceNode {
-		l.add(n.Line, path, "a list is expected here")
+		l.addShape(n.Line, path, "a list is expected here")
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -246,7 +270,7 @@ func (l *loader) list(n *yaml.Node, v reflect.Value, path string, t tags) {
 
 func (l *loader) mapping(n *yaml.Node, v reflect.Value, path string, t tags) {
 	if n.Kind != yaml.MappingNode {
-		l.add(n.Line, path, "names with values are expected here")
+		l.addShape(n.Line, path, "names with values are expected here")
 		return
 	}
 	v.Set(reflect.MakeMap(v.Type()))

@@ -198,9 +198,17 @@ func (s *display) run(ctx context.Context, began time.Time) {
 			s.draw(time.Since(began))
 			return
 		case <-ticker.C:
-			s.draw(time.Since(began))
+			if ran := time.Since(began); s.screen != nil || lineDue(ran, s.d.length) {
+				s.draw(ran)
+			}
 		}
 	}
+}
+
+// lineDue tells whether a line is printed before the run's last one, which comes
+// at its end (lasts 0: at any time) and would tell the same at the same second.
+func lineDue(ran, lasts time.Duration) bool {
+	return lasts == 0 || ran < lasts-lineEvery/2
 }
 
 func (s *display) draw(ran time.Duration) {

@@ -115,6 +115,21 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// The last second has one line.
+func TestLineDue(t *testing.T) {
+	const lasts = 30 * time.Second
+	for ran, want := range map[time.Duration]bool{
+		2 * time.Second: true, 28*time.Second + 50*time.Millisecond: true, lasts - time.Millisecond: false, lasts: false, lasts + time.Millisecond: false,
+	} {
+		if got := lineDue(ran, lasts); got != want {
+			t.Errorf("after %v of %v: %v", ran, lasts, got)
+		}
+		if !lineDue(ran, 0) {
+			t.Errorf("after %v of a run without an end: none is due", ran)
+		}
+	}
+}
+
 func TestScreenRedrawsInPlace(t *testing.T) {
 	var b strings.Builder
 	s := screen{w: &b, colour: true}

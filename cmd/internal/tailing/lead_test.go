@@ -1,16 +1,20 @@
 package tailing
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"tidegate/binlog"
+	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
 )
 
@@ -104,5 +108,69 @@ func TestAnonymousHole(t *testing.T) {
 	w = &recorded{err: context.Canceled}
 	if err := (writing{w: w}).Hole(t.Context(), &event.Hole{Anonymous: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("not stored, and the error is %v", err)
+	}
+}
+
+// A lost server is a warning with each reason once, the one that explains it too,
+// and no more of them than a log can hold; one that is back may be lost again.
+func TestLossesAreLogged(t *testing.T) {
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	var l losses
+	down := func(why string) { l.observe(log, &event.ServerState{Server: "b", Down: why}) }
+	alive := func() { l.observe(log, &event.ServerState{Server: "b", Alive: true}) }
+	alive()
+	if said.Len() > 0 {
+		t.Errorf("of a server that is well: %s", &said)
+	}
+	down("invalid connection")
+	down("access denied")
+	down("invalid connection")
+	for _, want := range []string{"invalid connection", "access denied"} {
+		if strings.Count(said.String(), "level=WARN") != 2 || strings.Count(said.String(), `server=b why="`+want+`"`) != 1 {
+			t.Errorf("%q is not said once:\n%s", want, &said)
+		}
+	}
+	for i := range 100 {
+		down(fmt.Sprint("try ", i))
+	}
+	if n := strings.Count(said.String(), "level=WARN"); n != mostReasons {
+		t.Errorf("%d warnings of one loss, want %d", n, mostReasons)
+	}
+	said.Reset()
+	alive()
+	down("invalid connection")
+	if got := said.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "server is back") {
+		t.Errorf("after it was back:\n%s", got)
+	}
+}
+
+// New servers on the stream of others are a warning, once all were met; one that
+// was rebuilt, one that was not known, and the same ones again are none.
+func TestOtherServersAreNoticed(t *testing.T) {
+	one, two, none := gtid.UUID{1}, gtid.UUID{2}, gtid.UUID{}
+	for name, c := range map[string]struct {
+		before, now []gtid.UUID // of a, b
+		want        int
+	}{
+		"all others":  {[]gtid.UUID{one, one}, []gtid.UUID{two, two}, 1},
+		"one rebuilt": {[]gtid.UUID{one, one}, []gtid.UUID{one, two}, 0},
+		"one new":     {[]gtid.UUID{one, none}, []gtid.UUID{two, two}, 0},
+		"first start": {[]gtid.UUID{none, none}, []gtid.UUID{one, two}, 0},
+		"the same":    {[]gtid.UUID{one, two}, []gtid.UUID{one, two}, 0},
+		"single":      {[]gtid.UUID{one}, []gtid.UUID{two}, 0},
+	} {
+		var said bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&said, nil))
+		o := others{servers: len(c.now)}
+		for range 3 {
+			for i := range c.now {
+				o.met(log, c.before[i], &event.ServerState{Server: string(rune('a' + i)), UUID: c.now[i], Alive: true})
+				o.met(log, c.before[i], &event.ServerState{Server: string(rune('a' + i)), UUID: c.before[i]})
+			}
+		}
+		if got := strings.Count(said.String(), "level=WARN"); got != c.want {
+			t.Errorf("%s: %d warnings, want %d\n%s", name, got, c.want, &said)
+		}
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -21,12 +24,41 @@ type server struct {
 	// monitor is nil while another process watches the server.
 	monitor atomic.Pointer[binlog.Monitor]
 	latest  atomic.Pointer[event.ServerState] // nil with monitor
+	lost    losses
+}
+
+// mostReasons bounds how many reasons are logged of one loss: an error may hold
+// what changes from try to try.
+const mostReasons = 8
+
+// losses logs why a server is not watched: each reason of a loss once, since the
+// first one seldom tells more than that a connection broke.
+type losses struct {
+	mu   sync.Mutex
+	said []string
+}
+
+// observe takes the next state in. It may be called at once by many.
+func (l *losses) observe(log *slog.Logger, state *event.ServerState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if state.Alive {
+		if len(l.said) > 0 {
+			log.Info("server is back", "server", state.Server)
+		}
+		l.said = nil
+		return
+	}
+	if len(l.said) < mostReasons && !slices.Contains(l.said, state.Down) {
+		l.said = append(l.said, state.Down)
+		log.Warn("server can not be watched: nothing is proven of it until it can", "server", state.Server, "why", state.Down)
+	}
 }
 
 // newMonitor makes the monitor of a server that this process has just begun to
 // watch: it goes on from the last state that anybody published.
 func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identities, error) {
-	t := s.t
+	t, watching := s.t, ctx
 	last, err := t.o.Conn.LastState(ctx, s.cfg.Name) // NATS may be away as long as it likes
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the last state of %s: %w", s.cfg.Name, err)
@@ -40,6 +72,10 @@ func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identiti
 		OtherPrimary: func() bool { return t.view.otherPrimary(s.cfg.Name) },
 		MinInterval:  t.o.MinInterval, ProbeTimeout: t.o.ProbeTimeout, Clock: t.o.Clock, WallAhead: t.o.WallAhead, Log: t.o.Log,
 	}
+	var before gtid.UUID
+	if last != nil {
+		before = last.UUID
+	}
 	var known *cdc.Identities
 	if s.cfg.Follow != binlog.FollowExecuted {
 		known = cdc.NewIdentities(t.o.Conn, cdc.IdentitiesOptions{Server: s.cfg.Name})
@@ -49,6 +85,10 @@ func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identiti
 	// stream, to the election of the writer, and to STATE.
 	o.Publish = func(ctx context.Context, state *event.ServerState) error {
 		s.latest.Store(state)
+		if watching.Err() == nil { // the last word of a tailer that stops is no loss
+			s.lost.observe(t.o.Log, state)
+			t.others.met(t.o.Log, before, state)
+		}
 		if known != nil {
 			known.Observe(state)
 		}

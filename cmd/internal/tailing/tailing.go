@@ -69,6 +69,7 @@ type Tailing struct {
 	accepts *accepts
 	servers []*server
 	lead    *lead
+	others  others
 }
 
 // New wires everything; nothing runs before Run.
@@ -91,6 +92,7 @@ func New(o Options) (*Tailing, error) {
 	t.accepts.folds = func() bool { fold, _ := t.view.primaryNames(); return fold != 0 }
 	t.own = cdc.NewTicks(o.Conn, cdc.TickOptions{Interval: ownTick, Clock: o.Clock, Sent: t.view.ticked})
 	t.view.incarnation = t.own.Incarnation()
+	t.others.servers = len(o.Servers)
 	for _, cfg := range o.Servers {
 		t.servers = append(t.servers, &server{t: t, cfg: cfg})
 	}

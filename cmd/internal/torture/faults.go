@@ -87,6 +87,28 @@ func stall(ctx context.Context, s *checker.Striking, via map[string]*testenv.Pro
 	return errors.Join(err, p.Pass())
 }
 
+// watched tells of each strike before it begins, and breaks it off when ctx ends:
+// the checker lets a strike come to its end, which can take a minute, and mends
+// what nobody looks at any more after an interrupt.
+func (o *Options) watched(ctx context.Context, faults []checker.Fault) []checker.Fault {
+	n := 0 // the checker strikes from one goroutine
+	out := slices.Clone(faults)
+	for i := range out {
+		f := out[i]
+		out[i].Strike = func(strike context.Context, s *checker.Striking) error {
+			n++
+			if o.Striking != nil {
+				o.Striking(f.Name, n)
+			}
+			strike, breakOff := context.WithCancel(strike)
+			defer breakOff()
+			defer context.AfterFunc(ctx, breakOff)()
+			return f.Strike(strike, s)
+		}
+	}
+	return out
+}
+
 // choose picks faults by their names: "none", "all", or a list with commas.
 func choose(names string, all []checker.Fault) ([]checker.Fault, error) {
 	switch names {

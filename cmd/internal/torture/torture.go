@@ -30,6 +30,25 @@ type Options struct {
 	Seed     uint64
 	History  string // file to write
 	Log      *slog.Logger
+	// Striking is called before each strike with the fault's name and with which
+	// strike of the run it is, from 1 on. It must not block. Nil: nobody is told.
+	Striking func(fault string, n int)
+}
+
+// Least is how many faults strike at least once, and the shortest time that the
+// sessions may run for it: to be added are the strikes themselves, which take some
+// seconds each, and the start of the servers. Names that [Check] refuses count as
+// no faults.
+func (o *Options) Least() (faults int, least time.Duration) {
+	fs, err := choose(o.Faults, catalogue(o.Router))
+	if err != nil || len(fs) == 0 {
+		return 0, o.Duration
+	}
+	after := o.After
+	if after == 0 {
+		after = checker.DefaultAfter
+	}
+	return len(fs), max(o.Duration, time.Duration(len(fs))*after)
 }
 
 // Check says what is wrong with the names of a router and of its faults, before
@@ -111,7 +130,7 @@ func (o *Options) on(ctx context.Context, c *testenv.Cluster, dir string) (rep *
 		return nil, err
 	}
 	rep, err = checker.Run(ctx, checker.Options{
-		Cluster: c, Answerer: answerer, Router: o.Router, Duration: o.Duration, Faults: faults, After: o.After,
+		Cluster: c, Answerer: answerer, Router: o.Router, Duration: o.Duration, Faults: o.watched(ctx, faults), After: o.After,
 		Sessions: o.Sessions, Seed: o.Seed, History: o.History, Log: o.Log,
 	})
 	if err == nil && real != nil {
