@@ -44,7 +44,7 @@ type judgement struct {
 
 // judge decides whether a server that answers continues the data set and the
 // run that were known (rules §1).
-func judge(was *remembered, now *runFacts, wall time.Time) judgement {
+func judge(was *remembered, now *runFacts) judgement {
 	if was == nil || was.state == nil {
 		return judgement{newDataSet: true, newRun: true, why: "first seen", from: -1}
 	}
@@ -74,7 +74,7 @@ func judge(was *remembered, now *runFacts, wall time.Time) judgement {
 			j.why = why
 		default:
 			j.why = "the tailer was restarted"
-			j.stopped = !plausiblySameRun(st, now, wall)
+			j.stopped = !plausiblySameRun(st, now)
 		}
 	}
 	if !otherFile { // files of another binlog are no evidence
@@ -158,16 +158,18 @@ func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt int64) (bool
 	return true, ""
 }
 
-// plausiblySameRun compares start times by the tailer's wall clock: a restart
-// after the last probe moves the start by more than the uptime that was seen
-// then. Used where the run's own evidence is gone with the tailer's memory.
-func plausiblySameRun(st *event.ServerState, now *runFacts, wall time.Time) bool {
+// plausiblySameRun compares start times by the server's own wall clock, since two
+// tailers' hosts may be an hour apart: a restart after the last probe moves the
+// start by more than the uptime that was seen then. A clock that was set meanwhile
+// looks like a restart. Used where the run's own evidence is gone with the tailer's
+// memory.
+func plausiblySameRun(st *event.ServerState, now *runFacts) bool {
 	uptime := time.Duration(st.UptimeSeconds) * time.Second
-	if uptime <= 0 {
+	if uptime <= 0 || now.Uptime < uptime {
 		return false
 	}
 	startedWas := time.UnixMicro(st.ProbedUnixMicro).Add(-uptime)
-	moved := wall.Add(-now.Uptime).Sub(startedWas).Abs()
+	moved := now.Now.Add(-now.Uptime).Sub(startedWas).Abs()
 	return moved < min(uptime/2, time.Minute)
 }
 

@@ -33,7 +33,7 @@ func TestJudge(t *testing.T) {
 			lastUptime: 100 * time.Second, uptimeAt: int64(50 * time.Second),
 		}
 		return was, &runFacts{
-			UUID: mustUUID(t, uuidA), Process: 41, ConnectionID: 31, Uptime: 110 * time.Second, AskedAt: int64(60 * time.Second),
+			UUID: mustUUID(t, uuidA), Process: 41, ConnectionID: 31, Uptime: 110 * time.Second, AskedAt: int64(60 * time.Second), Now: now,
 			Executed: mustSet(t, uuidA+":1-12"), Files: files("binlog.000002", "binlog.000003"), LogBin: true,
 		}
 	}
@@ -65,12 +65,16 @@ func TestJudge(t *testing.T) {
 		{"follow executed ignores the binlog", func(w *remembered, f *runFacts) { w.state.Follow, f.Files = FollowExecuted, nil }, false, false, false},
 		{"tailer restarted, server not", func(w *remembered, _ *runFacts) { w.run = nil }, false, true, false},
 		{"tailer restarted, server too", func(w *remembered, f *runFacts) { w.run, f.Uptime = nil, 5*time.Second }, false, true, true},
+		{"tailer restarted, server too, by a clock that was set back to hide it", func(w *remembered, f *runFacts) {
+			w.run, f.Uptime, f.Now = nil, 5*time.Second, now.Add(-105*time.Second)
+		}, false, true, true},
+		{"tailer restarted, the server's clock was set", func(w *remembered, f *runFacts) { w.run, f.Now = nil, now.Add(time.Hour) }, false, true, true},
 		{"tailer restarted, uptime never seen", func(w *remembered, _ *runFacts) { w.run, w.state.UptimeSeconds = nil, 0 }, false, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			was, facts := base()
 			tt.change(was, facts)
-			j := judge(was, facts, now)
+			j := judge(was, facts)
 			if j.newDataSet != tt.dataSet || j.newRun != tt.run || j.stopped != tt.stopped {
 				t.Errorf("got data set %v, run %v, stopped %v (%s); want %v, %v, %v", j.newDataSet, j.newRun, j.stopped, j.why, tt.dataSet, tt.run, tt.stopped)
 			}

@@ -75,9 +75,6 @@ type MonitorOptions struct {
 	// sight must count what this host slept through, or a restart of mysqld
 	// meanwhile passes for the same run. Nil: the process's own, which stops then.
 	Clock func() int64
-	// WallAhead is how far this host's wall clock is ahead, which only tests set. It
-	// is read for a state's ProbedUnixMicro, and to compare that with Resume's.
-	WallAhead time.Duration
 
 	backend backend // tests script one; nil: the real server
 }
@@ -352,7 +349,7 @@ func (m *Monitor) publishDown(ctx context.Context, why string) {
 		return
 	}
 	if last.Alive {
-		m.log.Info("server lost", "why", why)
+		m.log.Debug("server lost", "why", why) // whoever owns the monitor tells people
 	}
 	down := *last
 	down.Alive, down.Down = false, why

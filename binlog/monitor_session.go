@@ -160,7 +160,7 @@ func (m *Monitor) admit(ctx context.Context, l link) (*session, error) {
 		facts: facts, factsAt: time.Now(), suspectsAt: map[gtid.GTID]time.Time{},
 		wantTail: make(chan bool, 1), retail: make(chan struct{}, 1), broken: make(chan error, 1),
 	}
-	j := judge(&m.was, run, time.Now().Add(m.o.WallAhead))
+	j := judge(&m.was, run)
 	if err := s.judged(ctx, j); err != nil {
 		return nil, err
 	}

@@ -80,7 +80,7 @@ func (s *session) compose() *event.ServerState {
 		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark), Ends: m.ends,
 		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,
 		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed, Grouped: s.facts.group.state != "",
-		ProbedUnixMicro: s.probedAt.Add(s.m.o.WallAhead).UnixMicro(),
+		ProbedUnixMicro: s.run.Now.Add(time.Duration(s.probedClock - s.run.AskedAt)).UnixMicro(),
 	}
 	if st.AppAddr == "" {
 		st.AppAddr = m.o.Server.Addr

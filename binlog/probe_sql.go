@@ -248,8 +248,10 @@ type runFacts struct {
 	Process      int64
 	ConnectionID uint64
 	Uptime       time.Duration
-	// AskedAt is the monitor's suspend-aware clock before the question.
+	// AskedAt is the monitor's suspend-aware clock before the question, Now the
+	// server's own wall clock, to the second.
 	AskedAt    int64
+	Now        time.Time
 	Executed   gtid.Set
 	Purged     gtid.Set
 	GTIDMode   string
@@ -271,7 +273,7 @@ const runSQL = "SELECT @@global.server_uuid, @@global.version, @@global.version_
 	"@@global.gtid_executed, @@global.gtid_purged, @@global.gtid_mode, @@global.log_bin, " +
 	"@@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, " +
 	"(SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Uptime'), " +
-	processSQL
+	processSQL + ", UNIX_TIMESTAMP()"
 
 func (l *sqlLink) run(ctx context.Context) (*runFacts, error) {
 	f := &runFacts{}
@@ -340,6 +342,11 @@ func (f *runFacts) parse(cols []string) error {
 	// Missing when the performance schema is off: then a run is told by its
 	// uptime and connection numbers alone.
 	f.Process, _ = strconv.ParseInt(cols[11], 10, 64)
+	now, err := strconv.ParseInt(cols[12], 10, 64)
+	if err != nil {
+		return fmt.Errorf("unix_timestamp: %w", err)
+	}
+	f.Now = time.Unix(now, 0)
 	return nil
 }
 

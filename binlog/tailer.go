@@ -19,7 +19,7 @@ import (
 const (
 	DefaultKeyCap        = 100_000
 	DefaultHeartbeat     = time.Second
-	DefaultReadTimeout   = 10 * time.Second
+	DefaultReadTimeout   = 5 * time.Second
 	DefaultMaxEventBytes = 64 << 20
 )
 

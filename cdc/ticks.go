@@ -25,7 +25,7 @@ type TickOptions struct {
 	// Incarnation of the router; zero: a random one is made. Ticks of one
 	// incarnation are never counted by another (rules §6.1).
 	Incarnation [16]byte
-	// Interval between ticks. Default 100 ms.
+	// Interval between ticks. Default 50 ms.
 	Interval time.Duration
 	// Clock is the router's suspend-aware clock in nanoseconds. Required.
 	Clock func() int64
@@ -47,7 +47,7 @@ func NewTicks(c *Conn, o TickOptions) *Ticks {
 	if o.Incarnation == ([16]byte{}) {
 		rand.Read(o.Incarnation[:])
 	}
-	setDefault(&o.Interval, 100*time.Millisecond)
+	setDefault(&o.Interval, 50*time.Millisecond)
 	return &Ticks{conn: c, o: o}
 }
 

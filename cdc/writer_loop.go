@@ -38,6 +38,9 @@ const (
 	// millisecond.
 	maxBatchItems = 8192
 	spareBuffers  = 8
+	// storedBeside is about what JetStream counts against max_bytes for a message
+	// beside its payload: the record's frame, the subject, two headers.
+	storedBeside = 224
 )
 
 // loop is the writer's one goroutine: everything that is sent is made here.
@@ -321,7 +324,7 @@ func (w *Writer) encode(d *draft) *outgoing {
 		o.expect, w.subjectEmpty = 0, false
 	}
 	w.led.at = position{seq: o.seq, header: m.Header, digest: o.digest}
-	w.since.bytes += int64(len(o.data))
+	w.since.bytes += int64(len(o.data)) + storedBeside
 	if d.opens {
 		w.opened = o
 	}

@@ -189,7 +189,7 @@ func (ix *Index) CaughtUp(seq uint64, connected bool) {
 	if !connected {
 		if ix.blind == 0 {
 			ix.blind = max(ix.opt.Clock(), 1)
-			ix.opt.Log.Info("cut off from the stream", "seq", ix.seq)
+			ix.opt.Log.Warn("cut off from the stream", "seq", ix.seq)
 		}
 		ix.publish()
 		return

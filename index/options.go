@@ -11,7 +11,7 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxRecords    = 4 << 20
+	DefaultMaxRecords    = 4_000_000
 	DefaultMaxRuns       = 1 << 20
 	DefaultLease         = 3 * time.Second
 	DefaultFlushInterval = time.Second

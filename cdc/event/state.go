@@ -88,7 +88,7 @@ type ServerState struct {
 	// primary neither owns nor has executed yet.
 	Grouped         bool
 	RelaxedDurable  bool  // innodb_flush_log_at_trx_commit or sync_binlog is not 1
-	ProbedUnixMicro int64 // by the tailer's clock; for people only
+	ProbedUnixMicro int64 // by the server's own wall clock
 }
 
 // RunEnd is a run of a server that is over, and the binlog file that was last when

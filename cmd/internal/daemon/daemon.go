@@ -41,9 +41,9 @@ type Options struct {
 	TailHost Host
 }
 
-// Host is how the clocks of another host differ from this one's.
+// Host is how the clock of another host differs from this one's. No decision reads
+// a host's wall clock, so there is none to differ (BADDAYS.md).
 type Host struct {
-	WallAhead time.Duration // how far its wall clock is ahead
 	BootAhead time.Duration // by how much longer it has been up; not negative
 }
 
@@ -111,7 +111,7 @@ func (d *Daemon) openTail(only []string, on Host) error {
 		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout, BusyPause: cfg.Tail.BusyPause,
 		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,
 		Lease: cfg.Router.Lease, Log: d.log,
-		Clock: func() int64 { return local.Clock() + int64(on.BootAhead) }, WallAhead: on.WallAhead,
+		Clock: func() int64 { return local.Clock() + int64(on.BootAhead) },
 	})
 	return err
 }

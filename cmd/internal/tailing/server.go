@@ -70,7 +70,7 @@ func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identiti
 		Accepted: func() []binlog.Acceptance { return t.accepts.of(s.cfg.Name) },
 		PrimaryE: t.view.primaryE, Definitions: t.view.definitions, PrimaryNames: t.view.primaryNames,
 		OtherPrimary: func() bool { return t.view.otherPrimary(s.cfg.Name) },
-		MinInterval:  t.o.MinInterval, ProbeTimeout: t.o.ProbeTimeout, Clock: t.o.Clock, WallAhead: t.o.WallAhead, Log: t.o.Log,
+		MinInterval:  t.o.MinInterval, ProbeTimeout: t.o.ProbeTimeout, Clock: t.o.Clock, Log: t.o.Log,
 	}
 	var before gtid.UUID
 	if last != nil {

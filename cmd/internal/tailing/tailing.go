@@ -35,9 +35,7 @@ type Options struct {
 	Lease time.Duration
 	// Clock is a suspend-aware clock in nanoseconds.
 	Clock func() int64
-	// WallAhead as in [binlog.MonitorOptions].
-	WallAhead time.Duration
-	Log       *slog.Logger
+	Log   *slog.Logger
 }
 
 func (o *Options) validate() error {
