@@ -16,6 +16,7 @@ const (
 	ruleTailerExcluded               // §2.4, §2.5: reasons of the tailer
 	ruleErrant                       // §2.3: executed and nobody accounts for it
 	ruleErrantOwned                  // §2.3: owned likewise, when a later probe lacks it
+	ruleForeign                      // §2.3: and is not accounted for by what the primary gives later
 	ruleHistory                      // §11.2: compared against this history
 	ruleLossSeen                     // §10: compared since the newest loss
 	ruleHoldsLost                    // §10: holds a lost identity
@@ -50,7 +51,7 @@ const (
 
 var ruleNames = [numRules]string{
 	"epochs", "unproven", "confirmed_known", "primary_shown", "taint_all", "taint_table", "tailer_excluded",
-	"errant", "errant_owned", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
+	"errant", "errant_owned", "foreign", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
 	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "start_horizon", "evict_horizon", "evict_all",
 	"generation", "ticks", "connection", "e_owned", "e_announced", "e_writable", "e_drained", "e_mode",
 	"e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "primary_run",

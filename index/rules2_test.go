@@ -133,6 +133,34 @@ func TestRule2Errant(t *testing.T) {
 	w.wantIneligible("b", "", "")
 }
 
+// TestRule2Foreign: what a server had when the primary had not is not the
+// transaction that the primary gives under that GTID later; the comparison by the
+// server's own tailer clears it, or another primary.
+func TestRule2Foreign(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	unproven := func(s *event.ServerState) { s.Unproven = set(t, "a:11") }
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.state("b", "a:1-11", unproven) // lost by a crash of the primary
+	w.state("c", "a:1-11", unproven)
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.newTick()
+	w.state("a", "a:1-10", func(s *event.ServerState) { s.Owned = set(t, "a:11") }) // given again
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.write(tx("a:11", 1))
+	w.state("a", "a:1-11")
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.state("b", "a:1-11", unproven)
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.state("b", "a:1-11") // rebuilt, and compared
+	w.wantIneligible("b", "", "")
+	v := w.write(w.announcement("b", "a:1-11"))
+	w.state("c", "a:1-11", unproven, func(s *event.ServerState) { s.LossSeen = v })
+	w.wantIneligible("c", "", "")
+}
+
 // TestDuplicateUUID: two live servers with one UUID are both refused.
 func TestDuplicateUUID(t *testing.T) {
 	w := started(t, index.Options{}, "a:1-10")

@@ -40,6 +40,10 @@ type server struct {
 
 	// What it executed, and what it owns, that nobody accounts for (rules §2.3).
 	executedAlone, ownedAlone accusation
+	// foreign is what it had executed when a later probe of the announced primary
+	// had not. When the primary gives such a GTID, it names another transaction:
+	// only the comparison by the server's own tailer clears it (rules §2.3).
+	foreign gtid.Set
 }
 
 // accusation is GTIDs of a server that neither D, H, the announced primary nor
@@ -59,8 +63,7 @@ func (a *accusation) set(all gtid.Set, now uint64) {
 	}
 }
 
-// proven returns what is shown to be errant. What the newest probe has is no
-// part of it.
+// proven returns what is shown to be errant.
 func (a *accusation) proven(newest *probe) gtid.Set {
 	if newest != nil && newest.tick > a.tick {
 		return a.old
@@ -285,6 +288,7 @@ func (ix *Index) accuse(sv *server) {
 		sv.executedAlone, sv.ownedAlone = accusation{}, accusation{}
 		return
 	}
+	sv.foreign = sv.foreign.Intersect(sv.executed).Subtract(sv.proven)
 	dh := ix.dh.Set()
 	rest := func(s gtid.Set) gtid.Set {
 		if dh.ContainsSet(s) {
@@ -294,7 +298,11 @@ func (ix *Index) accuse(sv *server) {
 		// operator; lost ones exclude it by themselves.
 		return s.Subtract(dh).Subtract(ix.explained).Subtract(sv.view.state.Errant).Subtract(ix.lost)
 	}
-	sv.executedAlone.set(rest(sv.executed), ix.ticks.last)
+	alone := rest(sv.executed)
+	if !sv.foreign.IsEmpty() && rule(ruleForeign) {
+		alone = alone.Union(sv.foreign.Subtract(sv.view.state.Errant).Subtract(ix.lost))
+	}
+	sv.executedAlone.set(alone, ix.ticks.last)
 	sv.ownedAlone.set(rest(sv.owned), ix.ticks.last)
 }
 

@@ -132,6 +132,11 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	if rule(ruleEOwned) {
 		p.e = ix.share(p.executed.Union(s.Owned))
 	}
+	for _, sv := range ix.servers {
+		if e := sv.executedAlone.proven(c.newest); !e.IsEmpty() && !sv.view.state.Grouped {
+			sv.foreign = sv.foreign.Union(e)
+		}
+	}
 	c.count++
 	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.explained = p.e

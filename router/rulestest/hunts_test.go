@@ -86,6 +86,7 @@ func mutantHunts() map[string]hunt {
 		"index/confirmed_known": {elsewhere: twofold},
 		"index/primary_shown":   {elsewhere: harmless},
 		"index/errant_owned":    {elsewhere: twofold},
+		"index/foreign":         {elsewhere: "once in some hundred thousand runs; index"},
 		"index/twin":            {elsewhere: oneUUID},
 		"index/e_mode":          {elsewhere: noAnonymous},
 		"index/anonymous":       {elsewhere: noAnonymous},
