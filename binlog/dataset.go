@@ -160,8 +160,9 @@ func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt int64) (bool
 
 // plausiblySameRun compares start times by the server's own wall clock, since two
 // tailers' hosts may be an hour apart: a restart after the last probe moves the
-// start by more than the uptime that was seen then. A clock that was set meanwhile
-// looks like a restart. Used where the run's own evidence is gone with the tailer's
+// start by more than the uptime that was seen then. A clock that was set by more
+// than that looks like a restart, and one that was set back by as much as the
+// restart took hides it. Used where the run's own evidence is gone with the tailer's
 // memory.
 func plausiblySameRun(st *event.ServerState, now *runFacts) bool {
 	uptime := time.Duration(st.UptimeSeconds) * time.Second

@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // pacedPair is a connection whose reader is paced, and its other end.
@@ -47,6 +49,16 @@ func send(t *testing.T, far net.Conn, data []byte) {
 	}
 }
 
+// wakesAt is for how many bytes the kernel wakes who reads.
+func wakesAt(t *testing.T, c *pacedConn) (bytes int) {
+	t.Helper()
+	var failed error
+	if err := c.raw.Control(func(fd uintptr) { bytes, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT) }); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	return bytes
+}
+
 // untilPaced reads bytes that are there one by one until the connection is paced.
 func untilPaced(t *testing.T, c *pacedConn, far net.Conn) {
 	t.Helper()
@@ -61,6 +73,9 @@ func untilPaced(t *testing.T, c *pacedConn, far net.Conn) {
 		if _, err := c.Read(one); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if got := wakesAt(t, c); got != paceWake {
+		t.Fatalf("paced, and woken for %d bytes", got)
 	}
 	if _, err := io.ReadFull(c, make([]byte, sent-n)); err != nil {
 		t.Fatal(err)
@@ -97,6 +112,9 @@ func TestPacedReads(t *testing.T) {
 		within(t, c, 50*time.Millisecond)
 		if _, err := c.Read(one); !errors.Is(err, os.ErrDeadlineExceeded) || c.paced {
 			t.Fatalf("nothing was there: %v, paced %v", err, c.paced)
+		}
+		if got := wakesAt(t, c); got != 1 {
+			t.Fatalf("woken for %d bytes after a look in vain", got)
 		}
 		within(t, c, time.Minute)
 		send(t, far, []byte("!"))

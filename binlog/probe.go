@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -199,13 +200,17 @@ func parseOwned(s string) (gtid.Set, error) {
 	if err != nil {
 		return bad(err)
 	}
-	tag := ""
+	tag, due := "", true // a number is due behind a source, and behind a tag
 	for _, f := range fields[1:] {
 		number, threads, owned := strings.Cut(f, "#")
 		if !owned {
-			tag = f
+			if (gtid.GTID{UUID: uuid, Tag: f, Seq: 1}).Validate() != nil || f == "" {
+				return bad(fmt.Errorf("%q is neither a tag nor owned by a thread", f))
+			}
+			tag, due = f, true
 			continue
 		}
+		due = false
 		next := ""
 		if n := len(threads) - uuidChars; n > 0 {
 			threads, next = threads[:n], threads[n:]
@@ -231,7 +236,10 @@ func parseOwned(s string) (gtid.Set, error) {
 		if uuid, err = gtid.ParseUUID(next); err != nil {
 			return bad(err)
 		}
-		tag = ""
+		tag, due = "", true
+	}
+	if due {
+		return bad(errors.New("it ends without a number"))
 	}
 	return set, nil
 }

@@ -232,11 +232,12 @@ func (ix *Index) publish() {
 		names: ix.names, primary: ix.primary, markAt: ix.clk.mark.sentAt(), newest: ix.clk.newest,
 		markRefused: ix.clk.refused, arrived: ix.arrived.list,
 		delivered: ix.d.Set(), horizon: ix.h.Set(), lost: ix.lost,
-		failover: ix.failover, announcedAt: ix.lossAt, ordinals: ix.ord.view(),
+		failover: ix.failover, ordinals: ix.ord.view(),
 		defs: ix.defs.view(), streamDefs: ix.streamDefs.view(), groups: ix.groups, hasher: ix.hasher,
 	}
 	s.ready, s.detail = ix.ready()
 	if ix.announced != nil {
+		s.announced = ix.announced.Executed
 		s.foldNames = ix.announced.FoldNames
 	}
 	s.servers = make([]serverView, len(ix.servers))

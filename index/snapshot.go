@@ -27,7 +27,8 @@ type Snapshot struct {
 	newest      *probe
 
 	delivered, horizon, lost gtid.Set
-	failover, announcedAt    event.Version
+	failover                 event.Version
+	announced                gtid.Set // what the primary had executed at its announcement
 	ordinals                 ordinalView
 
 	defs       *[shards]map[nameKey]*event.TableDefinition
@@ -144,9 +145,9 @@ func (s *Snapshot) Lost() gtid.Set { return s.lost }
 // or with losses.
 func (s *Snapshot) LastFailover() event.Version { return s.failover }
 
-// LastAnnouncement is the version of the newest announcement, in this history's
-// stream or before the checkpoint that the index began at.
-func (s *Snapshot) LastAnnouncement() event.Version { return s.announcedAt }
+// AnnouncedExecuted is what the announced primary had executed when it was
+// announced: what a failover left, whether the stream has come to it or not.
+func (s *Snapshot) AnnouncedExecuted() gtid.Set { return s.announced }
 
 // CountedE is the newest counted E (rules §6.2) and when its tick was sent; 0:
 // none.

@@ -140,12 +140,14 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	c.count++
 	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.explained = p.e
-	if lost := ix.announced.Lost.Subtract(p.e).Subtract(ix.dh.Set()); rule(ruleShownAgain) && !lost.Equal(ix.lost) {
+	if rule(ruleShownAgain) && ix.announced != nil {
 		// What the primary has again is not lost any more; else a GTID that was
 		// given anew would count as seen before the stream brings it (P2). One that
 		// was owned alone, and given back by a rollback, is lost as before.
-		ix.lost = lost
-		ix.lossChanged()
+		if lost := ix.announced.Lost.Subtract(p.e).Subtract(ix.dh.Set()); !lost.Equal(ix.lost) {
+			ix.lost = lost
+			ix.lossChanged()
+		}
 	}
 	// Of the probes that name one tick the first has the smallest E.
 	if n := len(c.probes); n == 0 || c.probes[n-1].tick < p.tick {

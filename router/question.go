@@ -190,10 +190,10 @@ func (q *question) grouped() bool {
 }
 
 // floorWithin tells whether each GTID of F is in C(i), or lost (rules §7
-// session). What is lost can't be waited for; the answer tells of it. But who
-// names its newest write alone has earlier ones, for which that one stood: of a
-// floor of which something was lost, a replica must show whatever is older than
-// the newest announcement (DECISIONS.md). The announced primary does.
+// session). What is lost can't be waited for; the answer tells of it. A caller may
+// have named its newest write alone: when that one is lost, nothing is left of F
+// that asks for its earlier writes. A replica must then show all that the failover
+// left (DECISIONS.md). The announced primary does.
 func (q *question) floorWithin(i int) bool {
 	c := q.snap.Confirmed(i)
 	lost := !c.ContainsSet(q.floor)
@@ -201,7 +201,7 @@ func (q *question) floorWithin(i int) bool {
 		return false
 	}
 	if (lost || q.floorDropped) && i != q.primary && rule(ruleFloorCut) &&
-		(q.snap.Prefix(i) < q.snap.LastAnnouncement() || !q.horizonWithin(i)) {
+		!c.ContainsSet(q.snap.AnnouncedExecuted().Subtract(q.lost)) {
 		return false
 	}
 	q.floorLost = q.floorLost || lost
@@ -211,18 +211,25 @@ func (q *question) floorWithin(i int) bool {
 // floorSeen tells whether each GTID of F is in D, H or C(i), or lost
 // (rules §7 key): of anything else neither records nor server say anything yet.
 func (q *question) floorSeen(i int) bool {
-	if q.snap.Delivered().ContainsSet(q.floor) || q.snap.Confirmed(i).ContainsSet(q.floor) {
+	if !q.floorDropped && (q.snap.Delivered().ContainsSet(q.floor) || q.snap.Confirmed(i).ContainsSet(q.floor)) {
 		return true
 	}
 	rest := q.unseen(i)
-	if rest.IsEmpty() {
-		return true
-	}
 	if !q.lostFloor.ContainsSet(rest) {
 		return false
 	}
-	q.floorLost = true
+	lost := !rest.IsEmpty()
+	if (lost || q.floorDropped) && rule(ruleFloorCut) && !q.leftSeen() {
+		return false
+	}
+	q.floorLost = q.floorLost || lost
 	return true
+}
+
+// leftSeen tells whether the stream has come to all that the failover left: until
+// then a record of the caller's earlier writes may be missing.
+func (q *question) leftSeen() bool {
+	return q.snap.AnnouncedExecuted().Subtract(q.lost).Subtract(q.snap.Delivered()).Subtract(q.horizon).IsEmpty()
 }
 
 func (q *question) unseen(i int) gtid.Set {

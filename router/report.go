@@ -64,9 +64,14 @@ func (r *Router) Ready() (ok bool, why Reason, detail string) {
 	return true, ReasonNone, ""
 }
 
-// Knows tells whether a server of this name is configured, or was heard of.
+// Knows tells whether a server of this name is configured, or was heard of; a
+// router that has not caught up may still hear of any.
 func (r *Router) Knows(server string) bool {
-	_, ok := r.o.View().ServerIndex(server)
+	snap := r.o.View()
+	if ready, _ := snap.Ready(); !ready {
+		return true
+	}
+	_, ok := snap.ServerIndex(server)
 	return ok
 }
 

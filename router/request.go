@@ -111,8 +111,8 @@ type Answer struct {
 	// FloorLost tells that a part of the floor was lost in a failover and was
 	// therefore not waited for (rules §10).
 	FloorLost bool
-	// FloorDropped tells that a part of the floor never happened: nobody has it,
-	// by a probe begun after the request, so that nothing was held against it.
+	// FloorDropped tells that nobody has a part of the floor, by a probe begun after
+	// the request: it never happened, or was lost before the stream had it.
 	FloorDropped bool
 
 	Staleness    time.Duration // now - freshness; Unknown

@@ -58,8 +58,9 @@ type Snapshot interface {
 	// LastFailover is the version of the newest announcement with another
 	// primary or with losses.
 	LastFailover() event.Version
-	// LastAnnouncement is the version of the newest announcement.
-	LastAnnouncement() event.Version
+	// AnnouncedExecuted is what the announced primary had executed when it was
+	// announced: what a failover left, delivered by now or not. Empty: none is.
+	AnnouncedExecuted() gtid.Set
 	// CountedE is the newest counted E (rules §6.2) and when its tick was sent.
 	CountedE() (e gtid.Set, tickAt int64)
 

@@ -75,7 +75,7 @@ type ServerState struct {
 
 	BinlogFile     string // newest position whose transactions are in Shown
 	BinlogPos      uint64
-	BinlogMark     uint64    // tells BinlogFile from another file of its name; 0: not known (since format 2)
+	BinlogMark     uint64    // tells BinlogFile from another file of its name; 0: not known (since format 3)
 	Ends           []RunEnd  // of runs of this data set that are over, oldest first (since format 2)
 	SourceUUID     gtid.UUID // replicas: where it replicates from
 	IORunning      bool
@@ -86,9 +86,11 @@ type ServerState struct {
 	ServerVersion  string
 	// Grouped: member of a replication group, whose secondaries may show what its
 	// primary neither owns nor has executed yet.
-	Grouped         bool
-	RelaxedDurable  bool  // innodb_flush_log_at_trx_commit or sync_binlog is not 1
-	ProbedUnixMicro int64 // by the server's own wall clock
+	Grouped        bool
+	RelaxedDurable bool // innodb_flush_log_at_trx_commit or sync_binlog is not 1
+	// ProbedUnixMicro is when, by the server's own wall clock as it was at the
+	// connect, carried on by the tailer's; 0: not known (since format 3).
+	ProbedUnixMicro int64
 }
 
 // RunEnd is a run of a server that is over, and the binlog file that was last when

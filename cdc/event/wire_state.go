@@ -138,6 +138,9 @@ func DecodeServerStateAfter(b []byte, last *ServerState) (*ServerState, error) {
 	s.BinlogMark = r.fixed64()
 	s.SourceUUID = r.array16()
 	s.UptimeSeconds, s.ThreadsRunning, s.ProbedUnixMicro = r.varint(), r.varint(), r.varint()
+	if r.format < 3 { // other events of the file were in the mark, and another clock told the time
+		s.BinlogMark, s.ProbedUnixMicro = 0, 0
+	}
 	s.Ends = r.runEnds()
 	if err := r.close(); err != nil {
 		return nil, err

@@ -181,6 +181,27 @@ func testOldFormat(t *testing.T, name string, d decoder, format uint8) {
 	}
 }
 
+// TestStateOfTheFormatBefore: what meant something else then is not known.
+func TestStateOfTheFormatBefore(t *testing.T) {
+	for format, known := range map[string]bool{"format2": false, "format3": true} {
+		text, err := os.ReadFile(filepath.Join("testdata", format, "state.hex"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := hex.DecodeString(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := event.DecodeServerState(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.BinlogMark != 0 && s.ProbedUnixMicro != 0; got != known || s.UptimeSeconds == 0 {
+			t.Errorf("%s: mark %x, probed at %d, up for %d s", format, s.BinlogMark, s.ProbedUnixMicro, s.UptimeSeconds)
+		}
+	}
+}
+
 func FuzzDecodeMessage(f *testing.F) {
 	f.Add(example().AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {

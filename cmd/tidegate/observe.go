@@ -68,7 +68,7 @@ known: soon after the start, that is whatever a lagging replica may lack.
 func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON bool) (err error) {
 	log := newLogger(cfg.Log)
 	var d *daemon.Daemon
-	watch := observe.New(func() *index.Snapshot { return d.Router.Index().Snapshot() }, local.Clock)
+	watch := observe.New(func() *index.Snapshot { return d.Router.Index().Snapshot() }, local.Clock, cfg.Router.Lease)
 	d, err = daemon.Open(ctx, cfg, daemon.Options{
 		Parts: daemon.Parts{Tail: true, Serve: true}, Log: log, Version: version(), Observer: watch,
 		Metrics: func(d *daemon.Daemon) http.Handler { return metrics.Handler(d, log) },

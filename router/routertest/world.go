@@ -41,7 +41,8 @@ type World struct {
 	Refused       string // why the newest probe did not count
 
 	DeliveredSet, HorizonSet, LostSet gtid.Set
-	Failover, Announced               event.Version
+	AnnouncedSet                      gtid.Set
+	Failover                          event.Version
 	E                                 gtid.Set
 	EAt                               int64
 
@@ -134,8 +135,8 @@ func (w *World) Lost() gtid.Set { return w.LostSet }
 // LastFailover returns Failover.
 func (w *World) LastFailover() event.Version { return w.Failover }
 
-// LastAnnouncement returns Announced.
-func (w *World) LastAnnouncement() event.Version { return w.Announced }
+// AnnouncedExecuted returns AnnouncedSet.
+func (w *World) AnnouncedExecuted() gtid.Set { return w.AnnouncedSet }
 
 // CountedE returns E and EAt.
 func (w *World) CountedE() (e gtid.Set, at int64) { return w.E, w.EAt }

@@ -154,17 +154,20 @@ func (c *Config) checkListen(add func(path, message string)) {
 	if l := c.Listen; l.HTTP == l.RESP && l.HTTP != "off" && !strings.HasSuffix(l.HTTP, ":0") {
 		add("listen.resp", fmt.Sprintf("%q is listen.http too", l.RESP))
 	}
-	if p := c.Listen.Pprof; p != "" {
-		if why := checkAddr(p); why != "" {
-			add("listen.pprof", why)
-		} else if !IsLoopback(p) {
-			add("listen.pprof", fmt.Sprintf("%q is not on loopback; profiles are for this machine only", p))
+	taken := map[string]string{c.Listen.HTTP: "listen.http", c.Listen.RESP: "listen.resp"}
+	for _, l := range []struct{ path, addr, what string }{{"listen.pprof", c.Listen.Pprof, "profiles"}, {"listen.metrics", c.Listen.Metrics, "metrics without auth"}} {
+		if l.addr == "" {
+			continue
 		}
-	}
-	if m := c.Listen.Metrics; m != "" {
-		if why := checkAddr(m); why != "" {
-			add("listen.metrics", why)
+		if why := checkAddr(l.addr); why != "" {
+			add(l.path, why)
+		} else if !IsLoopback(l.addr) {
+			add(l.path, fmt.Sprintf("%q is not on loopback; %s are for this machine only", l.addr, l.what))
 		}
+		if other := taken[l.addr]; other != "" && !strings.HasSuffix(l.addr, ":0") {
+			add(l.path, fmt.Sprintf("%q is %s too", l.addr, other))
+		}
+		taken[l.addr] = l.path
 	}
 	t := c.Listen.TLS
 	if (t.CertFile == "") != (t.KeyFile == "") {

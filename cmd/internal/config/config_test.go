@@ -112,6 +112,8 @@ func TestOneProblemEach(t *testing.T) {
 		"five replicas":         {small + "nats: {url: \"nats://n:1\", replicas: 5}\n", "nats.replicas: "},
 		"user without url":      {small + "nats: {user: x}\n", "nats.user: is for an external NATS"},
 		"nats tls without url":  {small + "nats: {tls: {enabled: true}}\n", "nats.tls: is for an external NATS"},
+		"metrics for others":    {small + "listen: {metrics: \"10.1.2.3:7402\"}\n", "is not on loopback"},
+		"one port for three":    {small + "listen: {metrics: \"127.0.0.1:7400\"}\n", "is listen.http too"},
 		"one port for two":      {small + "listen: {http: \"127.0.0.1:7400\", resp: \"127.0.0.1:7400\"}\n", "is listen.http too"},
 		"replicas need cluster": {small + "nats: {replicas: 3}\n", "needs an external NATS"},
 		"follow unknown":        {"cluster: x\nservers: [{name: a, addr: \"h:1\", follow: maybe}]\n", "one of binlog, executed"},

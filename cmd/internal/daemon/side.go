@@ -23,7 +23,7 @@ func openSide(what, addr string, h http.Handler) (*side, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for %s: %w", what, err)
 	}
-	return &side{what, ln, &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}}, nil
+	return &side{what, ln, &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}, nil
 }
 
 // openSides opens those that the configuration names.

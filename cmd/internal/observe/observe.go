@@ -113,6 +113,7 @@ const (
 type Observer struct {
 	view  func() *index.Snapshot
 	clock func() int64
+	lease time.Duration
 
 	mu       sync.Mutex
 	moments  []moment // oldest first
@@ -125,13 +126,14 @@ type Observer struct {
 type moment struct {
 	at    time.Time
 	clock int64 // the same time, by the clock of the index
+	lease time.Duration
 	snap  *index.Snapshot
 }
 
 // New returns an observer over an index's snapshots; clock is the clock of that
-// index, in nanoseconds.
-func New(view func() *index.Snapshot, clock func() int64) *Observer {
-	return &Observer{view: view, clock: clock, byServer: map[string]*Tally{}}
+// index, in nanoseconds, lease the router's.
+func New(view func() *index.Snapshot, clock func() int64, lease time.Duration) *Observer {
+	return &Observer{view: view, clock: clock, lease: lease, byServer: map[string]*Tally{}}
 }
 
 // Observe takes reads to be judged a little later. A report that names a server
@@ -195,7 +197,7 @@ func (o *Observer) Run(ctx context.Context) error {
 func (o *Observer) remember(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moments = append(o.moments, moment{now, o.clock(), o.view()})
+	o.moments = append(o.moments, moment{now, o.clock(), o.lease, o.view()})
 	old := sort.Search(len(o.moments), func(i int) bool { return now.Sub(o.moments[i].at) <= keep })
 	o.moments = slices.Delete(o.moments, 0, old)
 }
@@ -213,6 +215,16 @@ func (o *Observer) momentLocked(at time.Time) *moment {
 // come through the stream.
 func (m *moment) delivered(current *index.Snapshot, at time.Time) bool {
 	return current.WatermarkAt() >= m.clock+int64(at.Sub(m.at))
+}
+
+// eligible tells whether a router would have named the server for anything.
+func (m *moment) eligible(x int) bool {
+	st := m.snap.Server(x)
+	if st == nil || !st.Alive || m.clock-m.snap.LeaseAt(x) > int64(m.lease) {
+		return false
+	}
+	reason, _ := m.snap.Ineligible(x)
+	return reason == ""
 }
 
 // judge decides about every read that has waited long enough; with all, about
@@ -264,10 +276,7 @@ func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead) verdict {
 	if !ok || !m.delivered(current, r.At) {
 		return badRouter
 	}
-	if st := then.Server(server); st == nil || !st.Alive {
-		return badServer
-	}
-	if reason, _ := then.Ineligible(server); reason != "" {
+	if !m.eligible(server) {
 		return badServer
 	}
 	needs, v := gather(current, r.Keys, then.Prefix(primary))
@@ -278,10 +287,7 @@ func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead) verdict {
 		return shows(current, then, server, needs)
 	}
 	for x := range then.NumServers() {
-		if st := then.Server(x); x == primary || st == nil || !st.Alive || st.Role != event.RoleReplica {
-			continue
-		}
-		if reason, _ := then.Ineligible(x); reason == "" && shows(current, then, x, needs) == fine {
+		if x != primary && m.eligible(x) && then.Server(x).Role == event.RoleReplica && shows(current, then, x, needs) == fine {
 			return needless
 		}
 	}

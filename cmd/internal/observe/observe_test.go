@@ -105,7 +105,7 @@ func pass(d time.Duration) {
 
 // watch runs an observer of the world until the test ends.
 func (w *world) watch() *Observer {
-	o := New(w.ix.Snapshot, clock)
+	o := New(w.ix.Snapshot, clock, lease)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- o.Run(ctx) }()
@@ -207,6 +207,8 @@ func TestWritesFromBeforeTheIndex(t *testing.T) {
 // TestWhatIsNotKnownIsUndecided: nothing is called fine by an index that lacks
 // writes that were acknowledged before the read, nor on a server that lacks
 // tables or may hold anything.
+const lease = 3 * time.Second
+
 func TestWhatIsNotKnownIsUndecided(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -226,6 +228,7 @@ func TestWhatIsNotKnownIsUndecided(t *testing.T) {
 		{"down", func(w *world) {
 			w.show("b", w.done, func(st *event.ServerState) { st.Alive, st.Down = false, "gone" })
 		}, Causes{Server: 1}},
+		{"its tailer is not heard of", func(*world) { pass(lease) }, Causes{Server: 1}},
 		{"nothing", func(*world) {}, Causes{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,7 +264,7 @@ func TestWhatIsNotKnownIsUndecided(t *testing.T) {
 
 func TestAFullQueueRefuses(t *testing.T) {
 	w := newWorld(t)
-	o := New(w.ix.Snapshot, clock)
+	o := New(w.ix.Snapshot, clock, lease)
 	reads := make([]serve.ObservedRead, queued)
 	for i := range reads {
 		reads[i].Server = "b"
@@ -279,7 +282,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 // mistake.
 func TestReportersCannotFillTheObserver(t *testing.T) {
 	w := newWorld(t)
-	o := New(w.ix.Snapshot, clock)
+	o := New(w.ix.Snapshot, clock, lease)
 	now := time.Now()
 	var reads []serve.ObservedRead
 	for range 100 {
