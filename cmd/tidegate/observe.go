@@ -82,8 +82,7 @@ func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON b
 		}
 	}()
 	log.Info("taking reports", "url", "http://"+d.Server.HTTPAddr().String()+"/v1/observe")
-	// The program goes on until the last reads are judged, and judging ends when
-	// the program does.
+	// The last reads are judged while the program still follows the stream.
 	watchCtx, endWatch := context.WithCancel(ctx)
 	defer endWatch()
 	daemonCtx, endDaemon := context.WithCancel(context.WithoutCancel(ctx))

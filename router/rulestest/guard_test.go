@@ -83,7 +83,9 @@ func verdicts(t *testing.T, out *bytes.Buffer) (passed map[string]bool, said str
 	t.Helper()
 	passed = map[string]bool{}
 	printed := map[string]string{}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
 		var e struct{ Action, Package, Test, Output string }
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			t.Fatalf("%v in %q", err, lines.Text())
@@ -97,6 +99,9 @@ func verdicts(t *testing.T, out *bytes.Buffer) (passed map[string]bool, said str
 		case "fail":
 			said += printed[id]
 		}
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return passed, said
 }

@@ -31,7 +31,8 @@ import (
 const (
 	keep  = 10 * time.Second
 	every = 20 * time.Millisecond
-	// settle is how long a read waits before it is judged.
+	// settle is how long a read waits at the least: states of servers, and writes
+	// from just before it, are still on their way.
 	settle = 500 * time.Millisecond
 	// patience is how long it waits for a watermark that is younger than it: only
 	// then has each write that was acknowledged before it come through the stream.

@@ -10,9 +10,8 @@ import (
 
 // others notices that every server behind the configured names is another one
 // than the stream knows, as after a start of new servers on an old data_dir. All
-// answers stay right: what the former servers wrote counts as lost. But nobody who
-// means that start wants those losses, and nobody who doesn't wants the stream. Its
-// methods may be called at once by many.
+// answers stay right, with what the former servers wrote counted as lost; people are
+// told, since either the servers or the data_dir is not the one they mean. Its methods may be called at once by many.
 type others struct {
 	servers int // that this process watches
 

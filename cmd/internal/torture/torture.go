@@ -36,8 +36,8 @@ type Options struct {
 }
 
 // Least is how many faults strike at least once, and the shortest time that the
-// sessions may run for it: to be added are the strikes themselves, which take some
-// seconds each, and the start of the servers. Names that [Check] refuses count as
+// sessions may run for it. The strikes themselves, some seconds each, and the start
+// of the servers come on top. Names that [Check] refuses count as
 // no faults.
 func (o *Options) Least() (faults int, least time.Duration) {
 	fs, err := choose(o.Faults, catalogue(o.Router))
