@@ -102,8 +102,10 @@ func TestParseOwned(t *testing.T) {
 			t.Errorf("parseOwned(%q) = %s, %v; want %s", tt.in, got.OneLine(), err, tt.want)
 		}
 	}
-	for _, in := range []string{"x:1#2", uuidA + ":0#1", uuidA + ":a b:1#1", uuidA + ":1x#1",
-		uuidA, uuidA + ":5", uuidA + ":1#2:7", uuidA + ":1#2:tag", uuidA + ":1#2" + uuidB, uuidA + ":1#", uuidA + ":1#x"} {
+	for _, in := range []string{
+		"x:1#2", uuidA + ":0#1", uuidA + ":a b:1#1", uuidA + ":1x#1",
+		uuidA, uuidA + ":5", uuidA + ":1#2:7", uuidA + ":1#2:tag", uuidA + ":1#2" + uuidB, uuidA + ":1#", uuidA + ":1#x",
+	} {
 		if got, err := parseOwned(in); err == nil {
 			t.Errorf("parseOwned(%q) = %s, want an error", in, got.OneLine())
 		}
