@@ -158,15 +158,14 @@ func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt int64) (bool
 	return true, ""
 }
 
-// plausiblySameRun compares start times by the server's own wall clock, since two
-// tailers' hosts may be an hour apart: a restart after the last probe moves the
-// start by more than the uptime that was seen then. A clock that was set by more
-// than that looks like a restart, and one that was set back by as much as the
-// restart took hides it. Used where the run's own evidence is gone with the tailer's
-// memory.
+// plausiblySameRun is [sameRun] for a tailer whose memory is gone: what tells runs
+// apart is what the last state says. Instead of the time between, start times are
+// compared, by the server's own wall clock, since two tailers' hosts may be an hour
+// apart: a restart after the last probe moves the start by more than the uptime that
+// was seen then. A clock that was set by more than that looks like a restart.
 func plausiblySameRun(st *event.ServerState, now *runFacts) bool {
 	uptime := time.Duration(st.UptimeSeconds) * time.Second
-	if uptime <= 0 || now.Uptime < uptime {
+	if uptime <= 0 || now.Uptime < uptime || st.Process != now.Process || now.ConnectionID <= st.Connection {
 		return false
 	}
 	startedWas := time.UnixMicro(st.ProbedUnixMicro).Add(-uptime)

@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 			state: &event.ServerState{
 				UUID: mustUUID(t, uuidA), Follow: FollowBinlog, Executed: mustSet(t, uuidA+":1-10"),
 				BinlogFile: "binlog.000003", BinlogPos: 900, Epoch: 7,
-				UptimeSeconds: 100, ProbedUnixMicro: now.Add(-10 * time.Second).UnixMicro(),
+				UptimeSeconds: 100, ProbedUnixMicro: now.Add(-10 * time.Second).UnixMicro(), Process: 41, Connection: 20,
 			},
 			run:        &runFacts{UUID: mustUUID(t, uuidA), Process: 41, ConnectionID: 20},
 			lastUptime: 100 * time.Second, uptimeAt: int64(50 * time.Second),
@@ -68,6 +68,8 @@ func TestJudge(t *testing.T) {
 		{"tailer restarted, server too, by a clock that was set back to hide it", func(w *remembered, f *runFacts) {
 			w.run, f.Uptime, f.Now = nil, 5*time.Second, now.Add(-105*time.Second)
 		}, false, true, true},
+		{"tailer restarted, server too, as another process", func(w *remembered, f *runFacts) { w.run, f.Process = nil, 42 }, false, true, true},
+		{"tailer restarted, server too, its connections counted from the start", func(w *remembered, f *runFacts) { w.run, f.ConnectionID = nil, 20 }, false, true, true},
 		{"tailer restarted, the server's clock was set", func(w *remembered, f *runFacts) { w.run, f.Now = nil, now.Add(time.Hour) }, false, true, true},
 		{"tailer restarted, uptime never seen", func(w *remembered, _ *runFacts) { w.run, w.state.UptimeSeconds = nil, 0 }, false, true, true},
 	} {

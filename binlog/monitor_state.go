@@ -79,6 +79,7 @@ func (s *session) compose() *event.ServerState {
 		Filtered: s.tables.printed, FilteredTables: s.tables.digests,
 		BinlogFile: binlog.at.File, BinlogPos: binlog.at.Pos, BinlogMark: uint64(binlog.mark), Ends: m.ends,
 		UptimeSeconds: s.last.UptimeSeconds, ThreadsRunning: s.last.ThreadsRunning,
+		Process: s.run.Process, Connection: s.run.ConnectionID,
 		ServerVersion: s.run.Version, RelaxedDurable: s.run.Relaxed || s.facts.relaxed, Grouped: s.facts.group.state != "",
 		ProbedUnixMicro: s.run.Now.Add(time.Duration(s.probedClock - s.run.AskedAt)).UnixMicro(),
 	}

@@ -148,7 +148,7 @@ func (g generator) state() *event.ServerState {
 		Errant: g.set(), Excluded: list(g, 3, g.text), Filtered: list(g, 3, g.text), FilteredTables: g.digests(3),
 		BinlogFile: g.text(), BinlogPos: g.u64(), BinlogMark: g.u64(), Ends: list(g, 3, func() event.RunEnd { return event.RunEnd{Epoch: event.Epoch(g.u64()), File: g.text()} }), SourceUUID: g.uuid(), IORunning: g.bool(), SQLRunning: g.bool(),
 		ReplicationErr: g.text(), UptimeSeconds: g.i64(), ThreadsRunning: g.i64(), ServerVersion: g.text(),
-		RelaxedDurable: g.bool(), Grouped: g.bool(), ProbedUnixMicro: g.i64(),
+		RelaxedDurable: g.bool(), Grouped: g.bool(), ProbedUnixMicro: g.i64(), Process: g.i64(), Connection: g.u64(),
 	}
 }
 

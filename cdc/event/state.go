@@ -91,6 +91,11 @@ type ServerState struct {
 	// ProbedUnixMicro is when, by the server's own wall clock as it was at the
 	// connect, carried on by the tailer's; 0: not known (since format 3).
 	ProbedUnixMicro int64
+	// Process is mysqld's process number, Connection the number of the tailer's
+	// pinned connection, which the server counts from its start; 0: not known (since
+	// format 3).
+	Process    int64
+	Connection uint64
 }
 
 // RunEnd is a run of a server that is over, and the binlog file that was last when

@@ -79,6 +79,8 @@ func (s *ServerState) AppendBinary(dst []byte) []byte {
 	b = appendZigzag(b, s.UptimeSeconds)
 	b = appendZigzag(b, s.ThreadsRunning)
 	b = appendZigzag(b, s.ProbedUnixMicro)
+	b = appendZigzag(b, s.Process)
+	b = binary.AppendUvarint(b, s.Connection)
 	b = binary.AppendUvarint(b, uint64(len(s.Ends)))
 	for _, e := range s.Ends {
 		b = binary.AppendUvarint(b, uint64(e.Epoch))
@@ -138,7 +140,9 @@ func DecodeServerStateAfter(b []byte, last *ServerState) (*ServerState, error) {
 	s.BinlogMark = r.fixed64()
 	s.SourceUUID = r.array16()
 	s.UptimeSeconds, s.ThreadsRunning, s.ProbedUnixMicro = r.varint(), r.varint(), r.varint()
-	if r.format < 3 { // other events of the file were in the mark, and another clock told the time
+	if r.format >= 3 {
+		s.Process, s.Connection = r.varint(), r.uvarint()
+	} else { // other events of the file were in the mark, and another clock told the time
 		s.BinlogMark, s.ProbedUnixMicro = 0, 0
 	}
 	s.Ends = r.runEnds()

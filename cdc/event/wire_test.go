@@ -196,7 +196,7 @@ func TestStateOfTheFormatBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.BinlogMark != 0 && s.ProbedUnixMicro != 0; got != known || s.UptimeSeconds == 0 {
+		if got := s.BinlogMark != 0 && s.ProbedUnixMicro != 0 && s.Process != 0 && s.Connection != 0; got != known || s.UptimeSeconds == 0 {
 			t.Errorf("%s: mark %x, probed at %d, up for %d s", format, s.BinlogMark, s.ProbedUnixMicro, s.UptimeSeconds)
 		}
 	}
@@ -314,7 +314,7 @@ func exampleState() *event.ServerState {
 		Taints: []event.Taint{{Table: key.Digest{1}, Name: "app.posts", GTID: g(2), Reason: "no rows"}, {All: true, Reason: "identity"}},
 		Errant: gtid.Of(g(7)), Excluded: []string{"channels"}, Filtered: []string{"app.%"}, FilteredTables: []key.Digest{{3}},
 		BinlogFile: "binlog.000003", BinlogPos: 4711, BinlogMark: 1_800_000_000<<32 | 17, Ends: []event.RunEnd{{Epoch: 7, File: "binlog.000002"}, {Epoch: 8}}, SourceUUID: g(1).UUID, IORunning: true, SQLRunning: true,
-		UptimeSeconds: 60, ThreadsRunning: 2, ServerVersion: "9.7.4", ProbedUnixMicro: 1_700_000_000_000_000,
+		UptimeSeconds: 60, ThreadsRunning: 2, ServerVersion: "9.7.4", ProbedUnixMicro: 1_700_000_000_000_000, Process: 41, Connection: 12,
 	}
 }
 
