@@ -1,0 +1,171 @@
+package binlog_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/binlog"
+	"tidegate/cdc/event"
+	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
+)
+
+// filtered are the tables of TestFiltersOnRealServers.
+var filtered = [][2]string{
+	{"a", "t"}, {"a", "t,u"}, {"a", "x_y"}, {"a", "xéy"}, {"a", `w\`}, {"a", "Logs"}, {"b", "t"}, {"b", "t,u"}, {"a,b", "t"}, {"a,b", "t,u"},
+}
+
+// filterBed writes to all tables of a primary and sees what arrives elsewhere.
+type filterBed struct {
+	t   *testing.T
+	c   *testenv.Cluster
+	row int
+}
+
+func quotedTable(n [2]string) string { return fmt.Sprintf("`%s`.`%s`", n[0], n[1]) }
+
+func (b *filterBed) count(s *testenv.Server) map[[2]string]string {
+	b.t.Helper()
+	out := map[[2]string]string{}
+	for _, n := range filtered {
+		// A table that is not there, being filtered, has no rows.
+		rows, _ := s.QueryString(b.t.Context(), "SELECT COUNT(*) FROM "+quotedTable(n))
+		out[n] = rows
+	}
+	return out
+}
+
+// missing writes a row to each table and returns the tables that got none on s,
+// or one that is another table's.
+func (b *filterBed) missing(s *testenv.Server) (out [][2]string) {
+	b.t.Helper()
+	b.row++
+	here, there := b.count(b.c.Primary()), b.count(s)
+	for i, n := range filtered {
+		must(b.t, b.c.Primary().Exec(b.t.Context(), fmt.Sprintf("USE `%s`; INSERT INTO %s VALUES (%d)", n[0], quotedTable(n), b.row*len(filtered)+i)))
+	}
+	must(b.t, b.c.WaitInSync(b.t.Context()))
+	more := func(a, b string) int {
+		var x, y int
+		_, _ = fmt.Sscan(a, &x)
+		_, _ = fmt.Sscan(b, &y)
+		return y - x
+	}
+	hereNow, thereNow := b.count(b.c.Primary()), b.count(s)
+	for _, n := range filtered {
+		if more(here[n], hereNow[n]) != 1 {
+			b.t.Fatalf("%v has %s rows after %s", n, hereNow[n], here[n])
+		}
+		if more(there[n], thereNow[n]) != 1 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// check holds what is excluded against what does not arrive.
+func (b *filterBed) check(s *testenv.Server, want ...[2]string) {
+	b.t.Helper()
+	missing := b.missing(s)
+	got, _, err := binlog.Excluded(b.t.Context(), tidegateConfig(s), filtered)
+	must(b.t, err)
+	for _, n := range missing {
+		if !slices.Contains(got, n) {
+			b.t.Errorf("%v does not arrive and is not excluded", n)
+		}
+	}
+	if len(missing) == 0 {
+		b.t.Error("everything arrives")
+	}
+	if !slices.Equal(got, want) {
+		b.t.Errorf("excluded %q, want %q; %q do not arrive", got, want, missing)
+	}
+}
+
+// TestFiltersOnRealServers: how MySQL prints filters is told by what arrives under
+// them. It quotes no name, --replicate-do-db=a,b is one name for it, and it does
+// not show filters in the performance schema that is OFF.
+func TestFiltersOnRealServers(t *testing.T) {
+	c := testenvtest.Cluster(t, testenv.Options{Servers: 4, PerServer: map[string]testenv.ServerOptions{
+		"c": {Args: []string{"--replicate-do-db=a,b"}},
+		"d": {Args: []string{"--performance-schema=OFF", "--replicate-ignore-table=a.t", "--replicate-wild-ignore-table=a.x%", "--replicate-rewrite-db=a,b->b"}},
+	}})
+	ctx := testenvtest.Context(t, 2*time.Minute)
+	setup := "CREATE DATABASE a; CREATE DATABASE b; CREATE DATABASE `a,b`"
+	for _, n := range filtered {
+		setup += fmt.Sprintf("; USE `%s`; CREATE TABLE %s (id INT PRIMARY KEY)", n[0], quotedTable(n))
+	}
+	must(t, c.Primary().Exec(ctx, setup))
+	must(t, c.WaitInSync(ctx))
+	b := &filterBed{t: t, c: c}
+	for _, tt := range []struct {
+		rules string
+		want  string // schema.table, separated by blanks; more than what MySQL filters where the text has other readings
+	}{
+		{"REPLICATE_IGNORE_DB = (`a,b`)", "a.t a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_DO_DB = (`a,b`)", "a.t a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_IGNORE_TABLE = (`a,b`.`t,u`, a.Logs)", "a.Logs b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_DO_TABLE = (a.t)", "a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_WILD_IGNORE_TABLE = ('a,b.t%', 'a.x_y', 'a.logs')", "a.x_y b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_WILD_IGNORE_TABLE = ('a.w\\\\', 'a.x\\\\_y')", "a.x_y a.w\\"},
+		{"REPLICATE_WILD_DO_TABLE = ('a.%,b.%')", "a.t a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_REWRITE_DB = ((`a,b`, b))", "a.t a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u a,b.t a,b.t,u"},
+		{"REPLICATE_REWRITE_DB = ((b, a))", "a.t a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u"},
+	} {
+		t.Run(tt.rules, func(t *testing.T) {
+			s := c.Server("b")
+			b.t = t
+			must(t, s.StopSQLThread(ctx))
+			must(t, s.Exec(ctx, "CHANGE REPLICATION FILTER "+tt.rules))
+			must(t, s.StartSQLThread(ctx))
+			defer func() {
+				kind, _, _ := strings.Cut(tt.rules, " ")
+				must(t, s.StopSQLThread(context.Background()))
+				must(t, s.Exec(context.Background(), "CHANGE REPLICATION FILTER "+kind+" = ()"))
+				must(t, s.StartSQLThread(context.Background()))
+			}()
+			b.check(s, named(tt.want)...)
+		})
+	}
+	b.t = t
+	b.check(c.Server("c"), filtered...)
+	b.check(c.Server("d"), filtered...)
+}
+
+// named finds tables of filtered by schema.table.
+func named(list string) (out [][2]string) {
+	for _, n := range filtered {
+		if slices.Contains(strings.Fields(list), n[0]+"."+n[1]) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// TestChannelNamedLikeTheGroups: only two names are Group Replication's own.
+func TestChannelNamedLikeTheGroups(t *testing.T) {
+	s := servers.Primary()
+	ctx := testenvtest.Context(t, time.Minute)
+	role := func() event.Role {
+		t.Helper()
+		_, role, err := binlog.Excluded(ctx, tidegateConfig(s), nil)
+		must(t, err)
+		return role
+	}
+	if got := role(); got != event.RolePrimary {
+		t.Fatalf("role %v before", got)
+	}
+	const channel = " FOR CHANNEL 'group_replication_x'"
+	must(t, s.Exec(ctx, "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=1, SOURCE_USER='nobody', SOURCE_AUTO_POSITION=1"+channel))
+	t.Cleanup(func() {
+		must(t, s.Exec(context.Background(), "STOP REPLICA"+channel+"; RESET REPLICA ALL"+channel))
+	})
+	must(t, s.Exec(ctx, "START REPLICA SQL_THREAD"+channel))
+	if got := role(); got != event.RoleReplica {
+		t.Errorf("role %v with a running channel", got)
+	}
+}
