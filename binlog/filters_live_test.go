@@ -146,6 +146,32 @@ func named(list string) (out [][2]string) {
 	return out
 }
 
+// TestFactsUnderSQLModes: PAD_CHAR_TO_FULL_LENGTH fills the performance schema's
+// names with blanks, and ANSI_QUOTES and NO_BACKSLASH_ESCAPES read quotes otherwise.
+func TestFactsUnderSQLModes(t *testing.T) {
+	c := testenvtest.Cluster(t, testenv.Options{Servers: 2, Args: []string{
+		"--sql-mode=PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,IGNORE_SPACE,HIGH_NOT_PRECEDENCE",
+	}})
+	ctx := testenvtest.Context(t, time.Minute)
+	s := c.Server("b")
+	must(t, s.StopSQLThread(ctx))
+	must(t, s.Exec(ctx, "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = (app.t)"))
+	must(t, s.StartSQLThread(ctx))
+	got, role, err := binlog.Excluded(ctx, tidegateConfig(s), [][2]string{{"app", "t"}, {"app", "u"}})
+	if want := [][2]string{{"app", "t"}}; err != nil || !slices.Equal(got, want) || role != event.RoleReplica {
+		t.Errorf("excluded %q of a %v, %v; want %q", got, role, err, want)
+	}
+	// A replica that has never connected has no source_uuid.
+	must(t, s.Exec(ctx, "STOP REPLICA; RESET REPLICA ALL; SET GLOBAL super_read_only = OFF; SET GLOBAL read_only = OFF"))
+	if _, role, err := binlog.Excluded(ctx, tidegateConfig(s), nil); err != nil || role != event.RolePrimary {
+		t.Errorf("role %v without a channel, %v", role, err)
+	}
+	must(t, s.Exec(ctx, "CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=1, SOURCE_USER='nobody', SOURCE_AUTO_POSITION=1; START REPLICA"))
+	if _, role, err := binlog.Excluded(ctx, tidegateConfig(s), nil); err != nil || role != event.RoleReplica {
+		t.Errorf("role %v while its channel connects, %v", role, err)
+	}
+}
+
 // TestChannelNamedLikeTheGroups: only two names are Group Replication's own.
 func TestChannelNamedLikeTheGroups(t *testing.T) {
 	s := servers.Primary()
