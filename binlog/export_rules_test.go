@@ -59,7 +59,7 @@ func Excluded(ctx context.Context, cfg ServerConfig, tables [][2]string) (exclud
 		known = append(known, event.TableDefinition{Definition: key.Definition{Schema: n[0], Table: n[1]}})
 	}
 	h := key.NewHasher(key.Secret{1})
-	v := excludeTables(f.rules(), own, known, h, false)
+	v := excludeTables(f.rules(), own, known, h, f.lowerCase != 0)
 	for _, n := range tables {
 		for _, d := range v.digests {
 			if d == h.Table(n[0], n[1]).AnyRow {

@@ -21,9 +21,42 @@ var filtered = [][2]string{
 
 // filterBed writes to all tables of a primary and sees what arrives elsewhere.
 type filterBed struct {
-	t   *testing.T
-	c   *testenv.Cluster
-	row int
+	t      *testing.T
+	c      *testenv.Cluster
+	tables [][2]string // (schema, table)
+	row    int
+}
+
+// newFilterBed makes the tables.
+func newFilterBed(t *testing.T, c *testenv.Cluster, tables [][2]string) *filterBed {
+	t.Helper()
+	b := &filterBed{t: t, c: c, tables: tables}
+	setup, made := "", map[string]bool{}
+	for _, n := range tables {
+		if !made[n[0]] {
+			setup += fmt.Sprintf("CREATE DATABASE `%s`; ", n[0])
+		}
+		made[n[0]] = true
+		setup += fmt.Sprintf("USE `%s`; CREATE TABLE %s (id INT PRIMARY KEY); ", n[0], quotedTable(n))
+	}
+	must(t, c.Primary().Exec(t.Context(), setup))
+	must(t, c.WaitInSync(t.Context()))
+	return b
+}
+
+// under sets filters on s while fn runs.
+func (b *filterBed) under(s *testenv.Server, rules string, fn func()) {
+	b.t.Helper()
+	set := func(rules string) {
+		b.t.Helper()
+		must(b.t, s.StopSQLThread(b.t.Context()))
+		must(b.t, s.Exec(b.t.Context(), "CHANGE REPLICATION FILTER "+rules))
+		must(b.t, s.StartSQLThread(b.t.Context()))
+	}
+	set(rules)
+	fn()
+	kind, _, _ := strings.Cut(rules, " ")
+	set(kind + " = ()")
 }
 
 func quotedTable(n [2]string) string { return fmt.Sprintf("`%s`.`%s`", n[0], n[1]) }
@@ -31,7 +64,7 @@ func quotedTable(n [2]string) string { return fmt.Sprintf("`%s`.`%s`", n[0], n[1
 func (b *filterBed) count(s *testenv.Server) map[[2]string]string {
 	b.t.Helper()
 	out := map[[2]string]string{}
-	for _, n := range filtered {
+	for _, n := range b.tables {
 		// A table that is not there, being filtered, has no rows.
 		rows, _ := s.QueryString(b.t.Context(), "SELECT COUNT(*) FROM "+quotedTable(n))
 		out[n] = rows
@@ -45,8 +78,8 @@ func (b *filterBed) missing(s *testenv.Server) (out [][2]string) {
 	b.t.Helper()
 	b.row++
 	here, there := b.count(b.c.Primary()), b.count(s)
-	for i, n := range filtered {
-		must(b.t, b.c.Primary().Exec(b.t.Context(), fmt.Sprintf("USE `%s`; INSERT INTO %s VALUES (%d)", n[0], quotedTable(n), b.row*len(filtered)+i)))
+	for i, n := range b.tables {
+		must(b.t, b.c.Primary().Exec(b.t.Context(), fmt.Sprintf("USE `%s`; INSERT INTO %s VALUES (%d)", n[0], quotedTable(n), b.row*len(b.tables)+i)))
 	}
 	must(b.t, b.c.WaitInSync(b.t.Context()))
 	more := func(a, b string) int {
@@ -56,7 +89,7 @@ func (b *filterBed) missing(s *testenv.Server) (out [][2]string) {
 		return y - x
 	}
 	hereNow, thereNow := b.count(b.c.Primary()), b.count(s)
-	for _, n := range filtered {
+	for _, n := range b.tables {
 		if more(here[n], hereNow[n]) != 1 {
 			b.t.Fatalf("%v has %s rows after %s", n, hereNow[n], here[n])
 		}
@@ -71,7 +104,7 @@ func (b *filterBed) missing(s *testenv.Server) (out [][2]string) {
 func (b *filterBed) check(s *testenv.Server, want ...[2]string) {
 	b.t.Helper()
 	missing := b.missing(s)
-	got, _, err := binlog.Excluded(b.t.Context(), tidegateConfig(s), filtered)
+	got, _, err := binlog.Excluded(b.t.Context(), tidegateConfig(s), b.tables)
 	must(b.t, err)
 	for _, n := range missing {
 		if !slices.Contains(got, n) {
@@ -94,14 +127,7 @@ func TestFiltersOnRealServers(t *testing.T) {
 		"c": {Args: []string{"--replicate-do-db=a,b"}},
 		"d": {Args: []string{"--performance-schema=OFF", "--replicate-ignore-table=a.t", "--replicate-wild-ignore-table=a.x%", "--replicate-rewrite-db=a,b->b"}},
 	}})
-	ctx := testenvtest.Context(t, 2*time.Minute)
-	setup := "CREATE DATABASE a; CREATE DATABASE b; CREATE DATABASE `a,b`"
-	for _, n := range filtered {
-		setup += fmt.Sprintf("; USE `%s`; CREATE TABLE %s (id INT PRIMARY KEY)", n[0], quotedTable(n))
-	}
-	must(t, c.Primary().Exec(ctx, setup))
-	must(t, c.WaitInSync(ctx))
-	b := &filterBed{t: t, c: c}
+	b := newFilterBed(t, c, filtered)
 	for _, tt := range []struct {
 		rules string
 		want  string // schema.table, separated by blanks; more than what MySQL filters where the text has other readings
@@ -117,18 +143,8 @@ func TestFiltersOnRealServers(t *testing.T) {
 		{"REPLICATE_REWRITE_DB = ((b, a))", "a.t a.t,u a.x_y a.xéy a.w\\ a.Logs b.t b.t,u"},
 	} {
 		t.Run(tt.rules, func(t *testing.T) {
-			s := c.Server("b")
 			b.t = t
-			must(t, s.StopSQLThread(ctx))
-			must(t, s.Exec(ctx, "CHANGE REPLICATION FILTER "+tt.rules))
-			must(t, s.StartSQLThread(ctx))
-			defer func() {
-				kind, _, _ := strings.Cut(tt.rules, " ")
-				must(t, s.StopSQLThread(context.Background()))
-				must(t, s.Exec(context.Background(), "CHANGE REPLICATION FILTER "+kind+" = ()"))
-				must(t, s.StartSQLThread(context.Background()))
-			}()
-			b.check(s, named(tt.want)...)
+			b.under(c.Server("b"), tt.rules, func() { b.check(c.Server("b"), named(tt.want)...) })
 		})
 	}
 	b.t = t
@@ -144,6 +160,35 @@ func named(list string) (out [][2]string) {
 		}
 	}
 	return out
+}
+
+// TestFiltersFoldCase: with lower_case_table_names=1.
+func TestFiltersFoldCase(t *testing.T) {
+	c := testenvtest.Cluster(t, testenv.Options{Servers: 2, InitArgs: []string{"--lower-case-table-names=1"}})
+	all := [][2]string{{"a", "t"}, {"a", "u"}, {"a", "é"}, {"b", "t"}, {"a", "e"}}
+	b := newFilterBed(t, c, all)
+	for _, tt := range []struct {
+		rules string
+		want  [][2]string
+	}{
+		{"REPLICATE_IGNORE_DB = (A)", [][2]string{all[0], all[1], all[2], all[4]}},
+		{"REPLICATE_DO_DB = (B)", [][2]string{all[0], all[1], all[2], all[4]}},
+		{"REPLICATE_IGNORE_TABLE = (A.T, A.É)", [][2]string{all[0], all[2]}},
+		{"REPLICATE_DO_TABLE = (A.T)", all[1:]},
+		{"REPLICATE_DO_TABLE = (A.É)", [][2]string{all[0], all[1], all[3], all[4]}},
+		{"REPLICATE_WILD_IGNORE_TABLE = ('A.T%')", all[:1]},
+		{"REPLICATE_WILD_IGNORE_TABLE = ('A.É')", all[2:3]},
+		{"REPLICATE_WILD_IGNORE_TABLE = ('a._')", [][2]string{all[0], all[1], all[2], all[4]}},
+		{"REPLICATE_WILD_DO_TABLE = ('A.%')", all[3:4]},
+		{"REPLICATE_WILD_DO_TABLE = ('A.É')", [][2]string{all[0], all[1], all[3], all[4]}},
+		{"REPLICATE_WILD_DO_TABLE = ('A._')", all[3:4]},
+		{"REPLICATE_REWRITE_DB = ((b, a))", all},
+	} {
+		t.Run(tt.rules, func(t *testing.T) {
+			b.t = t
+			b.under(c.Server("b"), tt.rules, func() { b.check(c.Server("b"), tt.want...) })
+		})
+	}
 }
 
 // TestFactsUnderSQLModes: PAD_CHAR_TO_FULL_LENGTH fills the performance schema's

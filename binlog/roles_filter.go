@@ -182,17 +182,18 @@ func rewrites(rule, schema string, fold bool) bool {
 	return strings.Contains(rule, "("+schema+",") || strings.Contains(rule, ","+schema+")")
 }
 
-// likeName matches a name against a pattern of LIKE: % any run, _ any one byte,
-// backslash takes the next literally.
+// likeName matches a name against a pattern of LIKE: % any run, _ any one byte, or
+// character where names are compared without case, backslash takes the next
+// literally.
 func likeName(pattern, name string, fold bool) bool {
 	if fold {
-		pattern, name = strings.ToLower(pattern), strings.ToLower(name)
+		return like([]rune(strings.ToLower(pattern)), []rune(strings.ToLower(name)))
 	}
-	return like(pattern, name)
+	return like([]byte(pattern), []byte(name))
 }
 
 // like is iterative: a pattern of many % can't make it slow.
-func like(p, s string) bool {
+func like[C byte | rune](p, s []C) bool {
 	i, j, star, mark := 0, 0, -1, 0
 	for j < len(s) {
 		switch {
