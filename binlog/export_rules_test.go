@@ -69,3 +69,34 @@ func Excluded(ctx context.Context, cfg ServerConfig, tables [][2]string) (exclud
 	}
 	return excluded, decideRole(roleInput{writable: !f.readOnly, facts: f}).role, nil
 }
+
+// FileEnds names how each binlog file but the last ends, oldest first, and compares
+// where the list of files says that the last one ends with where the server writes.
+func FileEnds(ctx context.Context, cfg ServerConfig) (ends []string, listed, written uint64, err error) {
+	b, err := newSQLBackend(&cfg)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	l, err := b.pin(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	run, err := l.run(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	for i := range len(run.Files) - 1 {
+		kind, err := l.fileEnd(ctx, run.Files[i], run.Files[i+1])
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		ends = append(ends, kind)
+	}
+	f, err := b.facts(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	return ends, run.Files[len(run.Files)-1].Size, f.binlogFile.Pos, nil
+}
