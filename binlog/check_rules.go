@@ -52,7 +52,7 @@ func (in *Inspection) checkGTIDs(f *findings) {
 		f.add(Broken, "enforce_gtid_consistency is "+v, "gtid_mode=ON needs it (P1)", "SET PERSIST enforce_gtid_consistency = ON")
 	}
 	if !in.on("performance_schema") {
-		f.add(Warning, "performance_schema is OFF", "channels and runs are read from it; without it roles stay unknown (P3)", "start mysqld with performance-schema=ON")
+		f.add(Warning, "performance_schema is OFF", "runs of mysqld are told apart by it: without it a restart is seen by uptime and connection numbers alone (P4)", "start mysqld with performance-schema=ON")
 	}
 }
 

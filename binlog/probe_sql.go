@@ -266,7 +266,7 @@ type runFacts struct {
 // binlogFile is one line of SHOW BINARY LOGS.
 type binlogFile struct {
 	Name string
-	Size uint64
+	Size uint64 // the position of its end
 }
 
 const runSQL = "SELECT @@global.server_uuid, @@global.version, @@global.version_comment, CONNECTION_ID(), " +
@@ -355,11 +355,23 @@ func binaryLogs(ctx context.Context, db querier) ([]binlogFile, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseBinaryLogs(rows)
+}
+
+// encryptionHeader is what an encrypted file has in front of position 0.
+const encryptionHeader = 512
+
+// parseBinaryLogs reads the list of files. Their sizes are positions here: that of
+// an encrypted file is printed with its encryption header, which no position counts.
+func parseBinaryLogs(rows []textRow) ([]binlogFile, error) {
 	files := make([]binlogFile, 0, len(rows))
 	for _, r := range rows {
 		size, err := strconv.ParseUint(r.get("File_size"), 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("SHOW BINARY LOGS: size of %q: %w", r.get("Log_name"), err)
+		}
+		if r.get("Encrypted") == "Yes" && size >= encryptionHeader {
+			size -= encryptionHeader
 		}
 		files = append(files, binlogFile{r.get("Log_name"), size})
 	}

@@ -41,11 +41,11 @@ type channel struct {
 	anonymous  bool // ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS is not OFF
 }
 
-// groupPrefix begins the names of Group Replication's own channels, which have
-// no source and are not asynchronous.
-const groupPrefix = "group_replication_"
-
-func (c *channel) ofGroup() bool { return strings.HasPrefix(c.name, groupPrefix) }
+// ofGroup tells Group Replication's own two channels, which are not asynchronous.
+// Any other name that begins alike is an operator's.
+func (c *channel) ofGroup() bool {
+	return c.name == "group_replication_applier" || c.name == "group_replication_recovery"
+}
 func (c *channel) running() bool { return c.io == "ON" || c.io == "CONNECTING" || c.sql == "ON" }
 
 // errors prints what stops the channel.

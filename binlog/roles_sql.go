@@ -15,7 +15,7 @@ import (
 
 const settingsSQL = "SELECT @@global.server_uuid, @@global.read_only OR @@global.super_read_only, @@global.gtid_mode, " +
 	"@@global.lower_case_table_names, @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, @@global.log_bin, " +
-	processSQL + ", @@global.version"
+	processSQL + ", @@global.version, @@global.performance_schema"
 
 // Channels come from the performance schema: it needs no privilege but SELECT,
 // has one name for each column in all versions, and does not wait behind STOP
@@ -33,7 +33,19 @@ const applierErrorsSQL = "SELECT CHANNEL_NAME AS ch, LAST_ERROR_NUMBER AS no, LA
 	"UNION ALL SELECT CHANNEL_NAME, LAST_ERROR_NUMBER, LAST_ERROR_MESSAGE " +
 	"FROM performance_schema.replication_applier_status_by_worker WHERE LAST_ERROR_NUMBER <> 0"
 
-const filtersSQL = "SELECT CHANNEL_NAME AS ch, FILTER_NAME AS kind, FILTER_RULE AS rule FROM performance_schema.replication_applier_filters"
+const filtersSQL = "SELECT CHANNEL_NAME AS ch, FILTER_NAME AS kind, FILTER_RULE AS rule, CONFIGURED_BY AS configured " +
+	"FROM performance_schema.replication_applier_filters"
+
+// filterColumns are the kinds of filters with their columns in SHOW REPLICA STATUS.
+var filterColumns = [][2]string{
+	{"REPLICATE_DO_DB", "Replicate_Do_DB"},
+	{"REPLICATE_IGNORE_DB", "Replicate_Ignore_DB"},
+	{"REPLICATE_DO_TABLE", "Replicate_Do_Table"},
+	{"REPLICATE_IGNORE_TABLE", "Replicate_Ignore_Table"},
+	{"REPLICATE_WILD_DO_TABLE", "Replicate_Wild_Do_Table"},
+	{"REPLICATE_WILD_IGNORE_TABLE", "Replicate_Wild_Ignore_Table"},
+	{"REPLICATE_REWRITE_DB", "Replicate_Rewrite_DB"},
+}
 
 const groupSQL = "SELECT m.MEMBER_STATE AS state, m.MEMBER_ROLE AS role, " +
 	"(SELECT COUNT(*) FROM performance_schema.replication_group_members x WHERE x.MEMBER_ROLE = 'PRIMARY') AS primaries, " +
@@ -69,14 +81,11 @@ func readFacts(ctx context.Context, db *sql.Conn) (*serverFacts, error) {
 	if err := f.readChannels(ctx, db); err != nil {
 		return nil, err
 	}
-	rows, err := queryRows(ctx, db, filtersSQL)
-	if err != nil {
+	if err := f.readFilters(ctx, db, cols[9] == "1", cols[8]); err != nil {
 		return nil, err
 	}
-	for _, r := range rows {
-		f.filters = append(f.filters, replicationFilter{r.get("ch"), r.get("kind"), r.get("rule")})
-	}
-	if rows, err = queryRows(ctx, db, groupSQL); err != nil {
+	rows, err := queryRows(ctx, db, groupSQL)
+	if err != nil {
 		return nil, err
 	}
 	if err := f.parseGroup(rows); err != nil {
@@ -128,6 +137,35 @@ func (f *serverFacts) readChannels(ctx context.Context, db querier) error {
 		}
 	}
 	return nil
+}
+
+// readFilters reads the replication filters. Without the performance schema its
+// table of filters is empty, unlike those of the channels, whatever is filtered.
+func (f *serverFacts) readFilters(ctx context.Context, db querier, performanceSchema bool, version string) error {
+	if performanceSchema {
+		rows, err := queryRows(ctx, db, filtersSQL)
+		for _, r := range rows {
+			f.filters = append(f.filters, replicationFilter{r.get("ch"), r.get("kind"), r.get("rule"), r.get("configured")})
+		}
+		return err
+	}
+	rows, err := queryRows(ctx, db, replicaStatusStatement(version))
+	for _, r := range rows {
+		for _, c := range filterColumns {
+			if rule := r.get(c[1]); rule != "" {
+				f.filters = append(f.filters, replicationFilter{r.get("Channel_Name"), c[0], rule, ""})
+			}
+		}
+	}
+	return err
+}
+
+// replicaStatusStatement: 8.0.22 renamed it, 8.4 removed the old name.
+func replicaStatusStatement(version string) string {
+	if v, ok := parseVersion(version); ok && !v.atLeast(8, 0, 22) {
+		return "SHOW SLAVE STATUS"
+	}
+	return "SHOW REPLICA STATUS"
 }
 
 func parseChannels(rows []textRow) ([]channel, error) {

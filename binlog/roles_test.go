@@ -75,7 +75,7 @@ func TestExclusions(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	for _, tt := range []struct {
-		filters  string // kind=rule, separated by spaces
+		filters  string // kind=rule, separated by spaces; BY: by CHANGE REPLICATION FILTER
 		fold     bool
 		filtered string
 		passed   string
@@ -91,12 +91,22 @@ func TestFilters(t *testing.T) {
 		{"REPLICATE_IGNORE_TABLE=a.t REPLICATE_WILD_DO_TABLE=a.%", false, "a.t b.t", "a.u"},
 		{"REPLICATE_WILD_DO_TABLE=a.% REPLICATE_WILD_IGNORE_TABLE=a.t", false, "b.t", "a.t"},
 		{"REPLICATE_REWRITE_DB=(a,b),(c,d)", false, "a.t b.t c.t d.t", "e.t"},
+		// One option of that value names one schema, two options name two.
+		{"REPLICATE_DO_DB=a,b", false, "a.t b.t c.t", ""},
+		{"REPLICATE_DO_TABLE=a.t,a.u", false, "a.t a.u", ""},
+		{"BY:REPLICATE_DO_DB=a,b", false, "c.t", "a.t b.t"},
+		{"BY:REPLICATE_DO_TABLE=a.t,a.u", false, "a.v", "a.t a.u"},
+		{"BY:REPLICATE_WILD_DO_TABLE=a.%,b.%", false, "a.t b.t c.t", ""},
 		{"", false, "", "a.t"},
 	} {
 		f := &serverFacts{}
 		for _, x := range strings.Fields(tt.filters) {
 			kind, rule, _ := strings.Cut(x, "=")
-			f.filters = append(f.filters, replicationFilter{kind: kind, rule: rule})
+			by := "STARTUP_OPTIONS"
+			if k, stated := strings.CutPrefix(kind, "BY:"); stated {
+				kind, by = k, "CHANGE_REPLICATION_FILTER"
+			}
+			f.filters = append(f.filters, replicationFilter{kind: kind, rule: rule, by: by})
 		}
 		r := f.rules()
 		if r.active() != (tt.filters != "") {
@@ -114,16 +124,16 @@ func TestFilters(t *testing.T) {
 }
 
 func TestLikeIsNotSlow(t *testing.T) {
-	if like(strings.Repeat("%a", 60)+"b", strings.Repeat("a", 4000)) {
+	if likeName(strings.Repeat("%a", 60)+"b", strings.Repeat("a", 4000), false) {
 		t.Error("matched")
 	}
 	for p, s := range map[string]string{"%": "", "a%b%c": "axxbyybzc", `\%x`: "%x", "_": "é"[:1], "a%": "a"} {
-		if !like(p, s) {
+		if !likeName(p, s, false) {
 			t.Errorf("%q does not match %q", p, s)
 		}
 	}
 	for p, s := range map[string]string{"": "x", "_": "", `\%x`: "ax", "a%b": "a"} {
-		if like(p, s) {
+		if likeName(p, s, false) {
 			t.Errorf("%q matches %q", p, s)
 		}
 	}

@@ -120,6 +120,9 @@ func (c *ServerConfig) OpenDB() (*sql.DB, error) {
 	cfg.DialFunc = c.dial
 	cfg.Logger = &mysql.NopLogger{}
 	cfg.ConnectionAttributes = "program_name:tidegate"
+	// The server's own may fill names with blanks (PAD_CHAR_TO_FULL_LENGTH) or read
+	// quotes otherwise.
+	cfg.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES'"}
 	conn, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure connection to %s: %w", c, err)

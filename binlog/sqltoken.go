@@ -82,10 +82,7 @@ func (t *sqlTokens) blanks() bool {
 			}
 			t.i += n + 1
 		case strings.HasPrefix(rest, "/*!") && !t.inComment:
-			t.i += 3
-			for t.i < len(t.s) && t.s[t.i] >= '0' && t.s[t.i] <= '9' {
-				t.i++
-			}
+			t.i += 3 + versionDigits(rest[3:])
 			t.inComment = true
 		case strings.HasPrefix(rest, "*/") && t.inComment:
 			t.i += 2
@@ -101,6 +98,22 @@ func (t *sqlTokens) blanks() bool {
 		}
 	}
 	return true
+}
+
+// versionDigits is how long the version is that an executable comment begins with:
+// five digits, or six before a blank. Digits of any other number are the statement's.
+func versionDigits(s string) int {
+	n := 0
+	for n < len(s) && n < 6 && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	switch {
+	case n == 6 && len(s) > 6 && (s[6] == ' ' || s[6] >= '\t' && s[6] <= '\r'):
+		return 6
+	case n >= 5:
+		return 5
+	}
+	return 0
 }
 
 // quoted reads a name or literal in quotes; the quote doubled stands for itself,

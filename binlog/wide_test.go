@@ -39,6 +39,23 @@ func wideOddities() []oddity {
 		ddl("procedure", "CREATE PROCEDURE p() BEGIN DELETE FROM t; TRUNCATE u; END"),
 		ddl("alter schema", "ALTER DATABASE `@` DEFAULT CHARACTER SET latin1", "schema:@"),
 		ddl("drop schema", "DROP SCHEMA @", "schema:@"),
+		ddl("comment of a newer server", "TRUNCATE TABLE /*!99999 u */ t", "all:@.t"),
+		{
+			name:   "digits behind an executable comment's version",
+			setup:  []string{"CREATE TABLE `1t` (id INT PRIMARY KEY)", "CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO `1t` VALUES (1)"},
+			change: []string{"TRUNCATE TABLE /*!1t*/", "TRUNCATE TABLE /*!800001t*/", "TRUNCATE TABLE /*!080000 t*/", "TRUNCATE /*!80000TABLE*/ t"},
+			want:   []string{"all:@.1t", "all:@.t"}, flags: event.DDL,
+		},
+		{
+			name: "ansi quotes", setup: append([]string{"SET sql_mode='ANSI_QUOTES'", `CREATE TABLE "x""y` + "`" + `z" (id INT PRIMARY KEY)`}, two...),
+			change: []string{`ALTER TABLE "t" COMMENT 'a"b', RENAME TO "n"`, `DROP TABLE "u", "x""y` + "`" + `z"`},
+			want:   []string{"all:@.t", "all:@.n", "all:@.u", "all:@.x\"y`z"}, flags: event.DDL,
+		},
+		{
+			name: "no backslash escapes", setup: append([]string{"SET sql_mode='NO_BACKSLASH_ESCAPES'"}, two...),
+			change: []string{`ALTER TABLE t COMMENT '\', RENAME TO n, ALGORITHM=COPY`, `ALTER TABLE u COMMENT ', RENAME TO n2'`},
+			want:   []string{"all:@.t", "all:@.n", "all:@.u"}, flags: event.DDL,
+		},
 		ddl("grant", "GRANT SELECT ON @.* TO app", "schema:mysql"),
 		{
 			name: "create table select", setup: two, change: []string{"CREATE TABLE n (PRIMARY KEY (id)) AS SELECT * FROM t"},
@@ -105,7 +122,7 @@ func TestWideWrites(t *testing.T) {
 					return out
 				}
 				b := newBedOn(t, s, name, o.groups, at(o.setup)...)
-				for _, table := range []string{"n", "x", "nosuch"} {
+				for _, table := range []string{"n", "x", "nosuch", "1t", "x\"y`z"} {
 					b.n.table(name, table)
 				}
 				for _, other := range []string{"mysql", "elsewhere"} {
