@@ -280,7 +280,9 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 func (c *Conn) refuse(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused = err
+	if c.refused == nil || !errors.Is(err, nats.ErrNoServers) { // which says less than the attempt before
+		c.refused = err
+	}
 }
 
 // servers are the NATS servers for people, without the secrets of their URLs.

@@ -49,6 +49,11 @@ func (w *world) apply(x int, b byte) bool {
 			return false
 		}
 	}
+	for _, f := range s.inFlight { // a DDL waits for all before it, and all wait for it
+		if t.ddl || w.txs[f.tx].ddl {
+			return false
+		}
+	}
 	s.relay = append(s.relay[:i:i], s.relay[i+1:]...)
 	if (s.executed | s.owned).has(t.slot) {
 		return true // skipped by GTID
