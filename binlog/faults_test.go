@@ -344,7 +344,13 @@ func TestAnonymousTransaction(t *testing.T) {
 		up, _, err := tailer.Status()
 		return up, fmt.Sprint(err)
 	})
-	s.exec("INSERT INTO t VALUES (1)", "SET GLOBAL gtid_mode=ON_PERMISSIVE", "SET GLOBAL gtid_mode=OFF_PERMISSIVE", "INSERT INTO t VALUES (2)")
+	s.exec("INSERT INTO t VALUES (1)")
+	testenvtest.WaitUntil(t, 30*time.Second, func() (bool, string) { // a server that has sent nothing yet is refused as it is
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		return len(rec.txns) == 1, "the first transaction was not read"
+	})
+	s.exec("SET GLOBAL gtid_mode=ON_PERMISSIVE", "SET GLOBAL gtid_mode=OFF_PERMISSIVE", "INSERT INTO t VALUES (2)")
 	err = <-done
 	var anonymous *binlog.AnonymousError
 	if !errors.As(err, &anonymous) || binlog.ClassOf(err) != binlog.Reseed {
