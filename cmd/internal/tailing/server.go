@@ -124,10 +124,13 @@ func (t *Tailing) tailerOptions(cfg binlog.ServerConfig, mode binlog.Mode, from 
 func (s *server) run(ctx context.Context) error {
 	for {
 		w, err := cdc.OpenWatch(ctx, s.t.o.Conn, s.cfg.Name, s.t.o.Name)
-		if ctx.Err() != nil {
+		switch {
+		case err == nil && ctx.Err() != nil: // taken at the very end
+			w.Close()
 			return nil
-		}
-		if err != nil {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
 			return fmt.Errorf("watch server %s: %w", s.cfg.Name, err)
 		}
 		err = s.watch(ctx, w)
