@@ -2,7 +2,6 @@ package binlog
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -21,16 +20,7 @@ func TestMissingGroupTable(t *testing.T) {
 	_, _, err := play(t, s, func(tl *Tailer, o *TailerOptions) {
 		o.Groups = map[string][]string{"app.pots": {"author_id"}}
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
-		o.Dial = func(ctx context.Context, from gtid.Set) (*Session, error) {
-			se, err := s.dial(ctx, from)
-			if err == nil {
-				se.Source = &patientSource{scriptSource: se.Source.(*scriptSource)}
-			}
-			return se, err
-		}
-		if tl != nil {
-			tl.defs.look = g.look
-		}
+		lookedUpBy(g, s, tl, o)
 	})
 	if err != nil {
 		t.Errorf("run: %v", err)

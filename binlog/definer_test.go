@@ -269,6 +269,20 @@ func TestLookupFailsAndComesAgain(t *testing.T) {
 	}
 }
 
+// lookedUpBy lets a tailer of a scripted server wait for a scripted look-up.
+func lookedUpBy(g *gate, s *scriptServer, tl *Tailer, o *TailerOptions) {
+	o.Dial = func(ctx context.Context, from gtid.Set) (*Session, error) {
+		se, err := s.dial(ctx, from)
+		if err == nil {
+			se.Source = &patientSource{scriptSource: se.Source.(*scriptSource)}
+		}
+		return se, err
+	}
+	if tl != nil {
+		tl.defs.look = g.look
+	}
+}
+
 // TestUnknownGroupColumn: refused at the start, with what the table has.
 func TestUnknownGroupColumn(t *testing.T) {
 	g := &gate{answers: []func(lookupRequest) (*lookupResult, error){func(r lookupRequest) (*lookupResult, error) {
@@ -279,16 +293,7 @@ func TestUnknownGroupColumn(t *testing.T) {
 	s := newScriptServer(t, "gtid $A:1\n"+rowOfT)
 	h, _, err := play(t, s, func(tl *Tailer, o *TailerOptions) {
 		o.Groups = map[string][]string{"app.t": {"authorid"}}
-		o.Dial = func(ctx context.Context, from gtid.Set) (*Session, error) {
-			se, err := s.dial(ctx, from)
-			if err == nil {
-				se.Source = &patientSource{scriptSource: se.Source.(*scriptSource)}
-			}
-			return se, err
-		}
-		if tl != nil {
-			tl.defs.look = g.look
-		}
+		lookedUpBy(g, s, tl, o)
 	})
 	const want = `keys: table app.t has no column "authorid"; it has "id", "author_id"`
 	if err == nil || err.Error() != want || ClassOf(err) != Stop {

@@ -20,14 +20,7 @@ import (
 // TestConfirmationOnRealServers plays what needs a healthy primary (a), a
 // replica (b) and a replica without a binlog (c).
 func TestConfirmationOnRealServers(t *testing.T) {
-	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{"c": {NoBinlog: true}}})
-	must(t, c.Primary().Exec(testenvtest.Context(t, 30*time.Second),
-		"CREATE TABLE app.w (w INT, n INT, v INT, PRIMARY KEY (w, n)); CREATE TABLE app.other (id INT PRIMARY KEY AUTO_INCREMENT, v INT); CREATE TABLE app.filtered (id INT PRIMARY KEY)"))
-	must(t, c.WaitInSync(testenvtest.Context(t, 30*time.Second)))
-	for _, tt := range []struct {
-		name string
-		run  func(*testing.T, *testenv.Cluster)
-	}{
+	onReplicas(t, "CREATE TABLE app.w (w INT, n INT, v INT, PRIMARY KEY (w, n)); CREATE TABLE app.other (id INT PRIMARY KEY AUTO_INCREMENT, v INT); CREATE TABLE app.filtered (id INT PRIMARY KEY)", []onCluster{
 		{"ConfirmedIsVisible", confirmedIsVisible},
 		{"FollowExecuted", followExecuted},
 		{"IOThreadStopped", ioThreadStopped},
@@ -37,7 +30,23 @@ func TestConfirmationOnRealServers(t *testing.T) {
 		{"Errant", errantTransactions},
 		{"InjectedEmpty", injectedEmpty},
 		{"PurgedIn", purgedIn},
-	} {
+	})
+}
+
+// onCluster is one test on servers that others use too.
+type onCluster struct {
+	name string
+	run  func(*testing.T, *testenv.Cluster)
+}
+
+// onReplicas runs tests one after another on a primary (a), a replica (b) and a
+// replica without a binlog (c), which have the tables.
+func onReplicas(t *testing.T, tables string, tests []onCluster) {
+	t.Helper()
+	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{"c": {NoBinlog: true}}})
+	must(t, c.Primary().Exec(testenvtest.Context(t, 30*time.Second), tables))
+	must(t, c.WaitInSync(testenvtest.Context(t, 30*time.Second)))
+	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, c) })
 	}
 }

@@ -22,23 +22,14 @@ import (
 // TestRulesOnRealServers plays what the rules say of a primary (a), a replica
 // (b) and a replica without a binlog (c); MySQL itself says what is right.
 func TestRulesOnRealServers(t *testing.T) {
-	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{"c": {NoBinlog: true}}})
-	must(t, c.Primary().Exec(testenvtest.Context(t, 30*time.Second),
-		"CREATE TABLE app.shown (w INT, n INT, PRIMARY KEY (w, n)); CREATE TABLE app.r (id INT PRIMARY KEY, v INT); INSERT INTO app.r VALUES (1, 0)"))
-	must(t, c.WaitInSync(testenvtest.Context(t, 30*time.Second)))
-	for _, tt := range []struct {
-		name string
-		run  func(*testing.T, *testenv.Cluster)
-	}{
+	onReplicas(t, "CREATE TABLE app.shown (w INT, n INT, PRIMARY KEY (w, n)); CREATE TABLE app.r (id INT PRIMARY KEY, v INT); INSERT INTO app.r VALUES (1, 0)", []onCluster{
 		{"ConfirmedIsVisible", func(t *testing.T, c *testenv.Cluster) { confirmedIsVisibleHowever(t, c, 1) }},
 		{"ConfirmedIsVisibleUnorderedCommits", unorderedCommits},
 		{"EIsAnUpperBound", upperBound},
 		{"GapByLock", gapByLock},
 		{"SemiSyncWithoutAck", semiSyncWithoutAck},
 		{"UnloggedWrites", unloggedWrites},
-	} {
-		t.Run(tt.name, func(t *testing.T) { tt.run(t, c) })
-	}
+	})
 }
 
 // writer commits transactions one after another under a UUID of its own, so

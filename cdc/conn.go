@@ -330,30 +330,6 @@ func (c *Conn) sayAway(err error) error {
 	return &awayError{text, err}
 }
 
-// spokenBucket is a bucket whose errors say why NATS is away.
-type spokenBucket struct {
-	jetstream.KeyValue
-	c *Conn
-}
-
-// Get implements [jetstream.KeyValue].
-func (b spokenBucket) Get(ctx context.Context, key string) (jetstream.KeyValueEntry, error) {
-	e, err := b.KeyValue.Get(ctx, key)
-	return e, b.c.sayAway(err)
-}
-
-// Create implements [jetstream.KeyValue].
-func (b spokenBucket) Create(ctx context.Context, key string, value []byte, o ...jetstream.KVCreateOpt) (uint64, error) {
-	revision, err := b.KeyValue.Create(ctx, key, value, o...)
-	return revision, b.c.sayAway(err)
-}
-
-// Update implements [jetstream.KeyValue].
-func (b spokenBucket) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
-	revision, err := b.KeyValue.Update(ctx, key, value, revision)
-	return revision, b.c.sayAway(err)
-}
-
 // Connected tells whether NATS is reachable, and returns a channel that is
 // closed at the next change (a reconnect that went unnoticed included).
 func (c *Conn) Connected() (bool, <-chan struct{}) {
@@ -378,7 +354,7 @@ func (c *Conn) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.kv = kvStore{spokenBucket{kv, c}}
+		c.kv = kvStore{kv, c.sayAway}
 		for _, cfg := range []jetstream.StreamConfig{c.writesConfig(), c.stateConfig()} {
 			if err := c.stream(ctx, cfg); err != nil {
 				return err

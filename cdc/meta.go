@@ -40,7 +40,10 @@ type store interface {
 	keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-type kvStore struct{ kv jetstream.KeyValue }
+type kvStore struct {
+	kv  jetstream.KeyValue
+	say func(error) error // why NATS is away
+}
 
 func (s kvStore) get(ctx context.Context, key string) ([]byte, uint64, error) {
 	e, err := s.kv.Get(ctx, key)
@@ -48,7 +51,7 @@ func (s kvStore) get(ctx context.Context, key string) ([]byte, uint64, error) {
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %s from NATS KV: %w", key, err)
+		return nil, 0, fmt.Errorf("read %s from NATS KV: %w", key, s.say(err))
 	}
 	return e.Value(), e.Revision(), nil
 }
@@ -63,7 +66,7 @@ func (s kvStore) put(ctx context.Context, key string, value []byte, revision uin
 	}
 	rev, err := update(ctx, key, value, revision)
 	if err != nil {
-		return 0, fmt.Errorf("write %s to NATS KV: %w", key, err)
+		return 0, fmt.Errorf("write %s to NATS KV: %w", key, s.say(err))
 	}
 	return rev, nil
 }
@@ -71,7 +74,7 @@ func (s kvStore) put(ctx context.Context, key string, value []byte, revision uin
 func (s kvStore) keys(ctx context.Context, prefix string) ([]string, error) {
 	l, err := s.kv.ListKeysFiltered(ctx, prefix+">")
 	if err != nil {
-		return nil, fmt.Errorf("list %s* in NATS KV: %w", prefix, err)
+		return nil, fmt.Errorf("list %s* in NATS KV: %w", prefix, s.say(err))
 	}
 	var out []string
 	for k := range l.Keys() {

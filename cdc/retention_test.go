@@ -174,11 +174,10 @@ func TestLeaseTakeover(t *testing.T) {
 		}
 		goodbye := live(second)
 		third := take("third")
-		time.Sleep(time.Minute)
 		select {
 		case <-third:
 			t.Fatal("two holders at once")
-		default:
+		case <-time.After(time.Minute):
 		}
 		bye := time.Now()
 		goodbye()

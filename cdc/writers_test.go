@@ -211,9 +211,9 @@ func lastSeen(t *testing.T, c *cdc.Conn, s *event.ServerState) {
 	}
 }
 
-// TestFailover: the new primary's announcement names what is lost, with the
-// identities; the timeline is new and the history is not.
-func TestFailover(t *testing.T) {
+// tenStored is a followed stream of ten transactions, and its writer.
+func tenStored(t *testing.T) (*cdc.Conn, *recorder, *writing) {
+	t.Helper()
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
 	follow(t, c, r)
@@ -221,6 +221,13 @@ func TestFailover(t *testing.T) {
 	r.wantStarted(t)
 	w.numbered(t, 1, 10)
 	w.stored(t, 10)
+	return c, r, w
+}
+
+// TestFailover: the new primary's announcement names what is lost, with the
+// identities; the timeline is new and the history is not.
+func TestFailover(t *testing.T) {
+	c, r, w := tenStored(t)
 	// The old primary was committing 11 and 12 when it was seen last.
 	lastSeen(t, c, &event.ServerState{Server: "a", UUID: uuidA, Epoch: 1, Alive: true, Executed: upTo(10), Owned: gtid.Of(ga(11), ga(12))})
 	w.end(t)
@@ -256,13 +263,7 @@ func TestFailover(t *testing.T) {
 // come to, and a replica has it. The primary may give those GTIDs again at once, and
 // then accounts for them: so they are lost.
 func TestLostBeforeItWasDelivered(t *testing.T) {
-	c := open(t, options(t, t.TempDir()))
-	r := newRecorder()
-	follow(t, c, r)
-	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
-	r.wantStarted(t)
-	w.numbered(t, 1, 10)
-	w.stored(t, 10)
+	c, r, w := tenStored(t)
 	w.end(t)
 	lastSeen(t, c, &event.ServerState{Server: "b *", UUID: uuidB, Epoch: 2, Alive: true, Executed: upTo(11).Add(gb(1)), Owned: gtid.Of(ga(12))})
 	f := facts(upTo(10))
@@ -284,13 +285,7 @@ func TestLostBeforeItWasDelivered(t *testing.T) {
 
 // TestReuseBeginsAHistory: rules §11.2 from the crash to the rebuilt reader.
 func TestReuseBeginsAHistory(t *testing.T) {
-	c := open(t, options(t, t.TempDir()))
-	r := newRecorder()
-	follow(t, c, r)
-	w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
-	r.wantStarted(t)
-	w.numbered(t, 1, 10)
-	w.stored(t, 10)
+	c, r, w := tenStored(t)
 	w.end(t)
 	f := facts(upTo(10))
 	f.Epoch = 2

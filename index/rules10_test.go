@@ -59,15 +59,22 @@ func TestRule10Lost(t *testing.T) {
 	w.wantSet("D", w.snap().Delivered(), "a:1-9,a:11-13")
 }
 
-// TestRule10ShownAgain: a counted E that shows a lost GTID ends the loss: else
-// a write under the GTID given anew would count as seen before it is delivered.
-func TestRule10ShownAgain(t *testing.T) {
+// lostByCrash is a world whose primary came back without a:11, and its announcement.
+func lostByCrash(t *testing.T) (*world, *event.Announcement) {
+	t.Helper()
 	w := started(t, index.Options{}, "a:1-10")
 	w.write(tx("a:11", 1))
 	lost := w.announcement("a", "a:1-10")
 	lost.Epoch = 2
 	lost.Lost, lost.NewlyLost = set(t, "a:11"), set(t, "a:11")
 	w.write(lost)
+	return w, lost
+}
+
+// TestRule10ShownAgain: a counted E that shows a lost GTID ends the loss: else
+// a write under the GTID given anew would count as seen before it is delivered.
+func TestRule10ShownAgain(t *testing.T) {
+	w, lost := lostByCrash(t)
 	w.newTick()
 	epoch2 := func(s *event.ServerState) { s.Epoch = 2 }
 	w.state("a", "a:1-10", epoch2)
@@ -90,12 +97,7 @@ func TestRule10ShownAgain(t *testing.T) {
 // TestRule10GivenBack: a lost GTID that a transaction owned, and gave back when it
 // rolled back, is lost as before: nobody will ever show it.
 func TestRule10GivenBack(t *testing.T) {
-	w := started(t, index.Options{}, "a:1-10")
-	w.write(tx("a:11", 1))
-	lost := w.announcement("a", "a:1-10")
-	lost.Epoch = 2
-	lost.Lost, lost.NewlyLost = set(t, "a:11"), set(t, "a:11")
-	w.write(lost)
+	w, _ := lostByCrash(t)
 	for _, owned := range []string{"a:11", "", "a:11", ""} {
 		w.newTick()
 		w.state("a", "a:1-10", func(s *event.ServerState) { s.Epoch, s.Owned = 2, set(t, owned) })

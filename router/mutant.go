@@ -19,7 +19,7 @@ const (
 	rulePrimaryLease                   // §6.3: the primary's lease too
 	ruleStrong                         // §7 strong
 	ruleSessionFloor                   // §7 session: F within C(X), or lost
-	ruleFloorCut                       // §7 session: where a part of F is lost or never happened, all that is older than the announcement too
+	ruleFloorCut                       // §7 session: where a part of F is lost or never happened, all that the failover left too
 	ruleStrongFloor                    // §7: the primary is checked like any server for F
 	ruleWatermark                      // §7 key: W is young
 	ruleHorizon                        // §7 key: H within C(X) or lost

@@ -175,7 +175,7 @@ func TestAllRoutersKilled(t *testing.T) {
 					default:
 						other.Add(1)
 					}
-					time.Sleep(time.Millisecond)
+					<-time.After(time.Millisecond)
 				}
 			})
 		}

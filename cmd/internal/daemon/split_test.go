@@ -24,13 +24,18 @@ func TestTailerPerServer(t *testing.T) {
 	w.everybody(l)
 	a, b, c := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
 
+	withoutTail := func(dead *testenv.Server, others ...*testenv.Server) {
+		t.Helper()
+		w.must(tails[dead].Kill())
+		w.refused(askRouter(p.Router), dead.Name(), "app.posts/1", "lease_expired", "")
+		w.grows(l, 20)
+		w.answers(l, others[0].Name(), others[1].Name())
+		w.must(tails[dead].Start(w.ctx))
+		w.everybody(l)
+	}
+
 	// A replica's tailer: only that replica is refused.
-	w.must(tails[c].Kill())
-	w.refused(askRouter(p.Router), c.Name(), "app.posts/1", "lease_expired", "")
-	w.grows(l, 20)
-	w.answers(l, a.Name(), b.Name())
-	w.must(tails[c].Start(w.ctx))
-	w.everybody(l)
+	withoutTail(c, a, b)
 
 	// A planned change: the other tailer writes, and needs the first one no more.
 	l.writeTo(nil)
@@ -38,12 +43,7 @@ func TestTailerPerServer(t *testing.T) {
 	l.writeTo(b)
 	w.everybody(l)
 	w.primaryIs(p, b)
-	w.must(tails[a].Kill())
-	w.refused(askRouter(p.Router), a.Name(), "app.posts/1", "lease_expired", "")
-	w.grows(l, 20)
-	w.answers(l, b.Name(), c.Name())
-	w.must(tails[a].Start(w.ctx))
-	w.everybody(l)
+	withoutTail(a, b, c)
 
 	// A host dies with server and tailer, which writes then.
 	l.writeTo(nil)

@@ -66,32 +66,17 @@ type Causes struct {
 
 func (t *Tally) add(v verdict) {
 	t.Reads++
-	c := &t.Because
-	var cause *uint64
 	switch v {
 	case fine:
-		return
 	case stale:
 		t.Stale++
-		return
 	case needless:
 		t.NeedlessPrimary++
-		return
-	case badTime:
-		cause = &c.Time
-	case badKey:
-		cause = &c.Key
-	case unproven:
-		cause = &c.Unproven
-	case writtenSince:
-		cause = &c.WrittenSince
-	case badServer:
-		cause = &c.Server
-	case badRouter:
-		cause = &c.Router
+	default:
+		t.Undecided++
+		c := &t.Because
+		*[...]*uint64{badTime: &c.Time, badKey: &c.Key, unproven: &c.Unproven, writtenSince: &c.WrittenSince, badServer: &c.Server, badRouter: &c.Router}[v]++
 	}
-	t.Undecided++
-	*cause++
 }
 
 type verdict uint8
@@ -127,7 +112,6 @@ type Observer struct {
 type moment struct {
 	at    time.Time
 	clock int64 // the same time, by the clock of the index
-	lease time.Duration
 	snap  *index.Snapshot
 }
 
@@ -198,7 +182,7 @@ func (o *Observer) Run(ctx context.Context) error {
 func (o *Observer) remember(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.moments = append(o.moments, moment{now, o.clock(), o.lease, o.view()})
+	o.moments = append(o.moments, moment{now, o.clock(), o.view()})
 	old := sort.Search(len(o.moments), func(i int) bool { return now.Sub(o.moments[i].at) <= keep })
 	o.moments = slices.Delete(o.moments, 0, old)
 }
@@ -219,9 +203,9 @@ func (m *moment) delivered(current *index.Snapshot, at time.Time) bool {
 }
 
 // eligible tells whether a router would have named the server for anything.
-func (m *moment) eligible(x int) bool {
+func (m *moment) eligible(x int, lease time.Duration) bool {
 	st := m.snap.Server(x)
-	if st == nil || !st.Alive || m.clock-m.snap.LeaseAt(x) > int64(m.lease) {
+	if st == nil || !st.Alive || m.clock-m.snap.LeaseAt(x) > int64(lease) {
 		return false
 	}
 	reason, _ := m.snap.Ineligible(x)
@@ -245,7 +229,7 @@ func (o *Observer) judge(now time.Time, all bool) int {
 		}
 		v := badTime
 		if m != nil {
-			v = judge(current, m, &r)
+			v = judge(current, m, &r, o.lease)
 		}
 		o.total.add(v)
 		t := o.byServer[r.Server]
@@ -262,7 +246,7 @@ func (o *Observer) judge(now time.Time, all bool) int {
 
 // judge judges one read against a moment. Records are those of now: what was
 // forgotten since is in the horizon of now.
-func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead) verdict {
+func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead, lease time.Duration) verdict {
 	then := m.snap
 	server, known := then.ServerIndex(r.Server)
 	if !known {
@@ -277,7 +261,7 @@ func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead) verdict {
 	if !ok || !m.delivered(current, r.At) {
 		return badRouter
 	}
-	if !m.eligible(server) {
+	if !m.eligible(server, lease) {
 		return badServer
 	}
 	needs, v := gather(current, r.Keys, then.Prefix(primary))
@@ -288,7 +272,7 @@ func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead) verdict {
 		return shows(current, then, server, needs)
 	}
 	for x := range then.NumServers() {
-		if x != primary && m.eligible(x) && then.Server(x).Role == event.RoleReplica && shows(current, then, x, needs) == fine {
+		if x != primary && m.eligible(x, lease) && then.Server(x).Role == event.RoleReplica && shows(current, then, x, needs) == fine {
 			return needless
 		}
 	}
