@@ -20,11 +20,6 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 	if old == nil || old.ServerUUID != a.ServerUUID || !a.NewlyLost.IsEmpty() {
 		ix.failover = v
 	}
-	if old == nil || old.ServerUUID != a.ServerUUID {
-		for _, sv := range ix.servers {
-			sv.foreign = gtid.Set{} // another primary may well have it
-		}
-	}
 	// A replica's tailer says how far it has read: before it has come here, what
 	// it compared may be of a stream that stepped back (rules §5.4, §10).
 	ix.lossAt = v

@@ -161,6 +161,49 @@ func TestRule2Foreign(t *testing.T) {
 	w.wantIneligible("c", "", "")
 }
 
+// TestRule2ForeignAtOnce: one later probe is enough, whatever accounts for the GTID
+// next: the stream, a new announcement of the same run, or a new history.
+func TestRule2ForeignAtOnce(t *testing.T) {
+	for name, account := range map[string]func(w *world) func(*event.ServerState){
+		"the stream": func(w *world) func(*event.ServerState) {
+			w.write(tx("a:11", 1))
+			return func(*event.ServerState) {}
+		},
+		"announced again": func(w *world) func(*event.ServerState) {
+			v := w.write(w.announcement("a", "a:1-11"))
+			return func(s *event.ServerState) { s.LossSeen = v }
+		},
+		"a new history": func(w *world) func(*event.ServerState) {
+			w.seq++
+			w.ord++
+			cp := &event.Checkpoint{History: 2, Delivered: set(t, "a:1-11")}
+			if err := w.ix.Start(cp, w.seq, event.Header{Timeline: w.timeline, Count: w.seq}, event.MakeVersion(w.timeline, w.ord)); err != nil {
+				t.Fatal(err)
+			}
+			a := w.announcement("a", "a:1-11")
+			a.History = 2
+			v := w.write(a)
+			w.ix.CaughtUp(w.seq, true)
+			return func(s *event.ServerState) { s.History, s.LossSeen = 2, v }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := started(t, index.Options{}, "a:1-10")
+			unproven := func(s *event.ServerState) { s.Unproven = set(t, "a:11") }
+			w.newTick()
+			w.state("a", "a:1-10")
+			w.state("b", "a:1-11", unproven)
+			w.newTick()
+			w.state("a", "a:1-10")
+			known := account(w)
+			w.newTick()
+			w.state("a", "a:1-11", known)
+			w.state("b", "a:1-11", unproven, known)
+			w.wantIneligible("b", "excluded", "accounts for")
+		})
+	}
+}
+
 // TestDuplicateUUID: two live servers with one UUID are both refused.
 func TestDuplicateUUID(t *testing.T) {
 	w := started(t, index.Options{}, "a:1-10")

@@ -42,8 +42,10 @@ type server struct {
 	executedAlone, ownedAlone accusation
 	// foreign is what it had executed when a later probe of the announced primary
 	// had not. When the primary gives such a GTID, it names another transaction:
-	// only the comparison by the server's own tailer clears it (rules §2.3).
-	foreign gtid.Set
+	// only the comparison by the server's own tailer clears it (rules §2.3), or that
+	// another primary than foreignTo is announced, which may well have it.
+	foreign   gtid.Set
+	foreignTo gtid.UUID
 }
 
 // accusation is GTIDs of a server that neither D, H, the announced primary nor
@@ -287,6 +289,9 @@ func (ix *Index) accuse(sv *server) {
 	if sv.announced { // what it has is what there is
 		sv.executedAlone, sv.ownedAlone = accusation{}, accusation{}
 		return
+	}
+	if ix.announced != nil && ix.announced.ServerUUID != sv.foreignTo {
+		sv.foreign = gtid.Set{}
 	}
 	sv.foreign = sv.foreign.Intersect(sv.executed).Subtract(sv.proven)
 	dh := ix.dh.Set()

@@ -132,14 +132,14 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	if rule(ruleEOwned) {
 		p.e = ix.share(p.executed.Union(s.Owned))
 	}
-	for _, sv := range ix.servers {
-		if e := sv.executedAlone.proven(c.newest); !e.IsEmpty() && !sv.view.state.Grouped {
-			sv.foreign = sv.foreign.Union(e)
-		}
-	}
 	c.count++
 	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.explained = p.e
+	for _, sv := range ix.servers {
+		if e := sv.executedAlone.proven(p).Subtract(p.e); !e.IsEmpty() && !sv.view.state.Grouped {
+			sv.foreign, sv.foreignTo = sv.foreign.Union(e), s.UUID
+		}
+	}
 	if rule(ruleShownAgain) && ix.announced != nil {
 		// What the primary has again is not lost any more; else a GTID that was
 		// given anew would count as seen before the stream brings it (P2). One that
