@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"tidegate/cdc/event"
 )
 
 // BackdateCheckpoint makes the newest checkpoint older by age. It must be called
@@ -70,3 +72,7 @@ func (c *Conn) TakeWatch(ctx context.Context, server string) (keep func(context.
 const LeasePoll = leasePoll
 
 func (s *MemoryStore) keys(context.Context, string) ([]string, error) { return nil, nil }
+
+// StartsCheckpoint tells whether a checkpoint, or the first part of one, is all
+// that a message holds.
+func StartsCheckpoint(m *event.Message) bool { return startsCheckpoint(m) }

@@ -7,7 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"tidegate/cdc"
+	"tidegate/cdc/event"
 	"tidegate/cdc/key"
 )
 
@@ -20,7 +23,7 @@ func TestCheckpointsBeforeAThirdOfMaxBytes(t *testing.T) {
 		name   string
 		scopes int   // of each transaction
 		n      int64 // transactions, enough for several thirds
-	}{{"large", 1000, 2100}, {"small", 1, 45_000}} {
+	}{{"large", 1000, 2100}, {"small", 1, 64_000}} {
 		t.Run(c.name, func(t *testing.T) {
 			o := options(t, t.TempDir())
 			o.WritesMaxBytes = maxBytes
@@ -31,56 +34,43 @@ func TestCheckpointsBeforeAThirdOfMaxBytes(t *testing.T) {
 				wo.BatchBytes = 1
 			}
 			w := write(t, conn, wo, facts(upTo(0)))
-			stream, err := conn.JetStream().Stream(t.Context(), conn.WritesStream())
-			if err != nil {
-				t.Fatal(err)
-			}
-			// What the stream holds when each checkpoint was written, and what it
-			// discarded by then, is what its messages take.
-			var written, last, widest, seen uint64
-			size := func() uint64 {
-				info, err := stream.Info(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := info.State
-				if s.Msgs == 0 {
-					return 0
-				}
-				return s.Bytes / s.Msgs * s.LastSeq
-			}
-			const step = 100
+			sizes := measure(t, conn)
+			const step = 100 // far less than the stream holds: nothing is discarded unread
 			for n := int64(1); n <= c.n; n++ {
 				x := tx(n)
 				for i := 1; i < c.scopes; i++ {
 					x.Scopes = append(x.Scopes, key.Digest{3, byte(i), byte(i >> 8), byte(n), byte(n >> 8)})
 				}
 				w.append(t, x)
-				if n%step != 0 {
-					continue
+				if n%step == 0 || n == c.n {
+					w.stored(t, uint64(n))
+					sizes.readTo(t, w.Counters().AckedSeq)
 				}
-				w.stored(t, uint64(n))
-				written = size()
-				if made := w.Counters().Checkpoints; made != seen {
-					seen, last = made, written
+			}
+			first := sizes.wantExact(t)
+			if first == 1 {
+				t.Error("the stream has discarded nothing")
+			}
+			// From one checkpoint to the next, both included: the third, and the two
+			// messages that pass it.
+			var opened []int // of the checkpoints
+			for i, m := range sizes.read {
+				if m.opens {
+					opened = append(opened, i)
 				}
-				widest = max(widest, written-last)
 			}
-			t.Logf("%d bytes in %d messages, of which %d are payload; %d checkpoints", written, w.Counters().Messages, w.Counters().Bytes, seen)
-			if written < 2*maxBytes/3 {
-				t.Fatal("too little was written to tell")
+			if len(opened) < 4 {
+				t.Fatalf("%d checkpoints in %d messages: too few to tell", len(opened), len(sizes.read))
 			}
-			// The message that passes the third, what is in flight, and the mean's error.
-			const slack = 1 << 20
-			if widest > maxBytes/3+slack {
-				t.Errorf("%d bytes of the stream lie behind a checkpoint before the next comes, want about %d at most", widest, maxBytes/3)
-			}
-			info, err := stream.Info(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if info.State.FirstSeq == 1 && written > maxBytes {
-				t.Errorf("the stream holds all of %d bytes, and has discarded nothing", info.State.Bytes)
+			for i := 1; i < len(opened); i++ {
+				total, largest := 0, 0
+				for _, m := range sizes.read[opened[i-1]:opened[i]] {
+					total, largest = total+m.bytes, max(largest, m.bytes)
+				}
+				if total > maxBytes/3+2*largest {
+					t.Errorf("%d bytes from message %d, a checkpoint, to the next, %d, want %d and two messages of %d at most",
+						total, opened[i-1]+1, opened[i]+1, maxBytes/3, largest)
+				}
 			}
 			r := newRecorder()
 			follow(t, conn, r)
@@ -88,6 +78,86 @@ func TestCheckpointsBeforeAThirdOfMaxBytes(t *testing.T) {
 			r.wantAll(t, w)
 		})
 	}
+}
+
+// sizes reads WRITES as it grows and notes what each message takes of it.
+type sizes struct {
+	stream jetstream.Stream
+	next   func() (jetstream.Msg, error)
+	read   []sized // message n at n-1
+}
+
+type sized struct {
+	bytes int
+	opens bool // a checkpoint begins here
+}
+
+func measure(t *testing.T, conn *cdc.Conn) *sizes {
+	t.Helper()
+	stream, err := conn.JetStream().Stream(t.Context(), conn.WritesStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(messages.Stop)
+	return &sizes{stream: stream, next: func() (jetstream.Msg, error) {
+		return messages.Next(jetstream.NextContext(t.Context()))
+	}}
+}
+
+func (s *sizes) readTo(t *testing.T, seq uint64) {
+	t.Helper()
+	for uint64(len(s.read)) < seq {
+		msg, err := s.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta.Sequence.Stream != uint64(len(s.read))+1 {
+			t.Fatalf("read message %d behind %d: the test's reader was too slow", meta.Sequence.Stream, len(s.read))
+		}
+		m, err := event.DecodeMessage(msg.Data())
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What NATS' file store counts: 22 bytes before a record, 8 behind it, and 4
+		// for the length of the headers.
+		head := len("NATS/1.0\r\n\r\n")
+		for name, values := range msg.Headers() {
+			for _, v := range values {
+				head += len(name) + len(": ") + len(v) + len("\r\n")
+			}
+		}
+		s.read = append(s.read, sized{22 + len(msg.Subject()) + 4 + head + len(msg.Data()) + 8, cdc.StartsCheckpoint(m)})
+	}
+}
+
+// wantExact compares with what the stream says it holds, and returns its first
+// message's sequence.
+func (s *sizes) wantExact(t *testing.T) uint64 {
+	t.Helper()
+	info, err := s.stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held uint64
+	for _, m := range s.read[info.State.FirstSeq-1:] {
+		held += uint64(m.bytes)
+	}
+	if held != info.State.Bytes {
+		t.Fatalf("the messages read take %d bytes, the stream says %d", held, info.State.Bytes)
+	}
+	return info.State.FirstSeq
 }
 
 // TestCheckpointsBeforeAThirdOfMaxAge: rules §5.3, also of a stream that nobody
