@@ -115,7 +115,7 @@ func TestCanary(t *testing.T) {
 		"INSERT INTO canary.t VALUES (1, 'Résumé', 0x00ff, '2026-11-30 10:00:00.5', NULL), (1, 'x', '', NULL, '')"))
 	t.Cleanup(func() { must(t, s.Exec(context.Background(), "DROP DATABASE canary")) })
 	def := &key.Definition{Schema: "canary", Table: "t", Primary: []key.Column{
-		{Name: "id", Type: key.TypeInt}, {Name: "name", Type: key.TypeChar, Collation: "utf8mb4_0900_ai_ci"}, {Name: "bin", Type: key.TypeVarbinary},
+		{Name: "id", Type: key.TypeInt}, {Name: "name", Type: key.TypeVarchar, Collation: "utf8mb4_0900_ai_ci"}, {Name: "bin", Type: key.TypeVarbinary},
 	}}
 	cfg := tidegateConfig(s)
 	db := openAs(t, cfg)

@@ -303,8 +303,10 @@ func describeSQL(c *key.Column, dataType, columnType, collation string, precisio
 			c.Type = key.TypeSet
 		}
 		c.Collation, c.Members = collation, parseMembers(columnType)
-	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext":
+	case "char":
 		c.Type, c.Collation = key.TypeChar, collation
+	case "varchar", "tinytext", "text", "mediumtext", "longtext":
+		c.Type, c.Collation = key.TypeVarchar, collation
 	case "binary":
 		c.Type, c.Length = key.TypeBinary, int(octets)
 	case "varbinary", "tinyblob", "blob", "mediumblob", "longblob":

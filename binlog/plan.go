@@ -209,5 +209,6 @@ func sameColumn(seen, def *key.Column, signed bool) bool {
 	if signed && (seen.Type == key.TypeInt || seen.Type == key.TypeDecimal) && seen.Unsigned != def.Unsigned {
 		return false
 	}
-	return seen.Type != key.TypeChar || strings.EqualFold(seen.Collation, def.Collation)
+	text := seen.Type == key.TypeChar || seen.Type == key.TypeVarchar
+	return !text || strings.EqualFold(seen.Collation, def.Collation)
 }

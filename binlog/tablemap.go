@@ -388,7 +388,10 @@ func describeString(c *mapColumn, col *key.Column, collations map[uint16]string)
 		if !ok {
 			return fmt.Errorf("collation %d is not known", c.collation)
 		}
-		col.Type, col.Collation = key.TypeChar, name
+		col.Type, col.Collation = key.TypeVarchar, name
+		if c.kind == colString {
+			col.Type = key.TypeChar
+		}
 	case c.kind == colString:
 		col.Type, col.Length = key.TypeBinary, c.length
 	default:

@@ -13,7 +13,7 @@ func posts() *key.Definition {
 		Schema: "app", Table: "posts", Columns: 3,
 		Primary: []key.Column{{Name: "id", Type: key.TypeInt, Length: 8}},
 		Groups: []key.Column{
-			{Name: "Author", Type: key.TypeChar, Collation: "utf8mb4_0900_ai_ci", Nullable: true, Ordinal: 1},
+			{Name: "Author", Type: key.TypeVarchar, Collation: "utf8mb4_0900_ai_ci", Nullable: true, Ordinal: 1},
 			{Name: "score", Type: key.TypeOther, Ordinal: 2},
 		},
 	}
@@ -90,7 +90,7 @@ func TestCoverOfWideColumns(t *testing.T) {
 	for name, primary := range map[string][]key.Column{
 		"no key":     nil,
 		"float":      {{Name: "f", Type: key.TypeOther}},
-		"prefix key": {{Name: "s", Type: key.TypeChar, Collation: "utf8mb4_bin", PrefixLen: 10}},
+		"prefix key": {{Name: "s", Type: key.TypeVarchar, Collation: "utf8mb4_bin", PrefixLen: 10}},
 	} {
 		d := &key.Definition{Schema: "app", Table: "posts", Primary: primary}
 		d.Seal()

@@ -32,9 +32,10 @@ const (
 	TypeBit            // BIT(Precision)
 	TypeEnum           // ENUM, by number; names in Members
 	TypeSet            // SET, by bit mask; names in Members
-	TypeChar           // CHAR, VARCHAR, TINYTEXT to LONGTEXT: text under Collation (that is not binary)
+	TypeVarchar        // VARCHAR, TINYTEXT to LONGTEXT: text under Collation (that is not binary)
 	TypeBinary         // BINARY(Length): padded with zero bytes to Length
 	TypeVarbinary      // VARBINARY, TINYBLOB to LONGBLOB: bytes as they are
+	TypeChar           // CHAR: text under Collation, stored without spaces at its end
 )
 
 // Column is one column of a key or one group column, with what folding needs.
@@ -48,7 +49,7 @@ type Column struct {
 	Scale     int      // DECIMAL digits after the point, fractional-second digits
 	Length    int      // BINARY: bytes; TypeInt: bytes of the type (1, 2, 3, 4, 8), 0 when not known, then 8
 	PrefixLen int      // characters or bytes of a prefix key part; 0: the whole column
-	Collation string   // TypeChar, TypeEnum, TypeSet: the collation's name, e.g. utf8mb4_0900_ai_ci
+	Collation string   // TypeChar, TypeVarchar, TypeEnum, TypeSet: the collation's name, e.g. utf8mb4_0900_ai_ci
 	Members   []string // TypeEnum, TypeSet: in order, as utf8
 	Ordinal   int      // position of the column in the table, from 0
 
@@ -59,7 +60,7 @@ type Column struct {
 type resolved struct {
 	name     string // folded
 	fold     FoldKind
-	coll     *collation // TypeChar, TypeEnum, TypeSet
+	coll     *collation // TypeChar, TypeVarchar, TypeEnum, TypeSet
 	byNumber bool       // TypeEnum, TypeSet: numbers stand for the texts
 }
 
@@ -192,7 +193,7 @@ func (c *Column) resolve() *resolved {
 func (c *Column) newResolved() *resolved {
 	r := &resolved{name: FoldName(c.Name), fold: c.describedFold()}
 	switch c.Type {
-	case TypeChar, TypeEnum, TypeSet:
+	case TypeChar, TypeVarchar, TypeEnum, TypeSet:
 		if r.coll = lookupCollation(c.Collation); r.coll == nil {
 			r.fold = Wide
 		}
@@ -201,7 +202,7 @@ func (c *Column) newResolved() *resolved {
 		return r
 	}
 	switch c.Type {
-	case TypeChar:
+	case TypeChar, TypeVarchar:
 		r.fold = r.coll.fold
 	case TypeEnum, TypeSet:
 		if r.byNumber = c.membersByNumber(r.coll); !r.byNumber {
@@ -216,7 +217,7 @@ func (c *Column) newResolved() *resolved {
 func (c *Column) describedFold() FoldKind {
 	complete := c.PrefixLen == 0
 	switch c.Type {
-	case TypeInt, TypeYear, TypeDate, TypeChar, TypeVarbinary:
+	case TypeInt, TypeYear, TypeDate, TypeChar, TypeVarchar, TypeVarbinary:
 	case TypeDecimal:
 		complete = complete && c.Precision >= 1 && c.Precision <= 65 && c.Scale >= 0 && c.Scale <= min(c.Precision, 30)
 	case TypeTime, TypeDatetime, TypeTimestamp:

@@ -12,7 +12,7 @@ func sample() key.Definition {
 		Schema: "app", Table: "posts", Columns: 4,
 		Primary: []key.Column{
 			{Name: "id", Type: key.TypeInt, Length: 8},
-			{Name: "slug", Type: key.TypeChar, Collation: "utf8mb4_bin", Ordinal: 1},
+			{Name: "slug", Type: key.TypeVarchar, Collation: "utf8mb4_bin", Ordinal: 1},
 		},
 		Groups: []key.Column{{Name: "state", Type: key.TypeEnum, Members: []string{"a", "b"}, Collation: ai, Ordinal: 2}},
 	}
@@ -110,12 +110,13 @@ func TestFold(t *testing.T) {
 		{"set", key.Column{Type: key.TypeSet, Members: []string{"a", "b"}, Collation: ai}, key.Exact},
 		{"set with letters of other scripts", key.Column{Type: key.TypeSet, Members: []string{"ä", "b"}, Collation: ai}, key.Coarse},
 		{"char", key.Column{Type: key.TypeChar, Collation: ai}, key.Exact},
-		{"char, old name of the collation", key.Column{Type: key.TypeChar, Collation: "utf8_general_ci"}, key.Exact},
-		{"char, doubles", key.Column{Type: key.TypeChar, Collation: "cp932_japanese_ci"}, key.Coarse},
-		{"char, not proven", key.Column{Type: key.TypeChar, Collation: "gbk_chinese_ci"}, key.Wide},
-		{"char, unheard of", key.Column{Type: key.TypeChar, Collation: "utf8mb4_uca1400_ai_ci"}, key.Wide},
-		{"char, none", key.Column{Type: key.TypeChar}, key.Wide},
-		{"prefix", key.Column{Type: key.TypeChar, Collation: ai, PrefixLen: 3}, key.Wide},
+		{"varchar", key.Column{Type: key.TypeVarchar, Collation: ai}, key.Exact},
+		{"varchar, old name of the collation", key.Column{Type: key.TypeVarchar, Collation: "utf8_general_ci"}, key.Exact},
+		{"varchar, doubles", key.Column{Type: key.TypeVarchar, Collation: "cp932_japanese_ci"}, key.Coarse},
+		{"varchar, not proven", key.Column{Type: key.TypeVarchar, Collation: "gbk_chinese_ci"}, key.Wide},
+		{"varchar, unheard of", key.Column{Type: key.TypeVarchar, Collation: "utf8mb4_uca1400_ai_ci"}, key.Wide},
+		{"varchar, none", key.Column{Type: key.TypeVarchar}, key.Wide},
+		{"prefix", key.Column{Type: key.TypeVarchar, Collation: ai, PrefixLen: 3}, key.Wide},
 		{"prefix of bytes", key.Column{Type: key.TypeVarbinary, PrefixLen: 3}, key.Wide},
 	} {
 		if got := tc.c.Fold(); got != tc.want {

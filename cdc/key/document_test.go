@@ -87,7 +87,8 @@ func documentRows() []documentRow {
 		{"BIT", "unsigned number", "`5`", of(TypeBit)},
 		{"BINARY", "bytes, padded to the length", "`0x` and all bytes in hex", of(TypeBinary)},
 		{"VARBINARY, BLOB (as a group column)", "bytes", "`0x` and hex", of(TypeVarbinary)},
-		{"CHAR, VARCHAR, TEXT (as a group column)", "weights, trailing pad removed", "the text in UTF-8, percent-encoded where a printed key needs it", of(TypeChar)},
+		{"VARCHAR, TEXT (as a group column)", "weights, trailing pad removed", "the text in UTF-8, percent-encoded where a printed key needs it", of(TypeVarchar)},
+		{"CHAR", "weights, trailing pad removed", "the same; under a NO PAD collation without spaces at its end", of(TypeChar)},
 		{"ENUM whose members differ under the collation", "number", "the member's name as declared", members(TypeEnum, true)},
 		{"ENUM with members that read alike, or an empty one", "text", "the same", members(TypeEnum, false)},
 		{"SET whose members differ, and are of ASCII letters, digits, space, `-` and `_`", "number", "names as declared and in that order: `a%2Cb`", members(TypeSet, true)},
@@ -107,7 +108,7 @@ func documentTypes(t *testing.T, folds map[string]FoldKind) string {
 	all := []Column{{Type: TypeOther}}
 	for _, tc := range typeCases() {
 		all = append(all, tc.column)
-		if tc.column.Type == TypeChar || tc.column.Type == TypeVarbinary || tc.column.Type == TypeBinary {
+		if tc.column.Type == TypeChar || tc.column.Type == TypeVarchar || tc.column.Type == TypeVarbinary || tc.column.Type == TypeBinary {
 			prefix := tc.column
 			prefix.PrefixLen = 1
 			all = append(all, prefix)
@@ -150,7 +151,7 @@ func kinds(columns []Column, under int, folds map[string]FoldKind) string {
 		found[d.Primary[0].Fold()] = true
 	}
 	for _, c := range columns {
-		if c.Type != TypeChar && c.Type != TypeEnum && c.Type != TypeSet {
+		if c.Type != TypeChar && c.Type != TypeVarchar && c.Type != TypeEnum && c.Type != TypeSet {
 			if under == 0 {
 				take(c)
 			}

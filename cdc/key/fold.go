@@ -70,7 +70,7 @@ func (c *Column) AppendForm(dst []byte, v Value) ([]byte, error) {
 		return c.appendDecimal(dst, v.Bytes)
 	case TypeEnum, TypeSet:
 		return c.appendMembers(dst, r, v.Uint)
-	case TypeChar:
+	case TypeChar, TypeVarchar:
 		return c.appendText(dst, r, v.Bytes)
 	case TypeBinary:
 		return c.appendBinary(dst, v.Bytes)

@@ -124,7 +124,7 @@ func imageValue(c *Column, image []byte) Value {
 		return Value{Uint: little()}
 	case TypeTime, TypeDatetime, TypeTimestamp, TypeBit:
 		return Value{Uint: big()}
-	case TypeDecimal, TypeChar, TypeBinary, TypeVarbinary:
+	case TypeDecimal, TypeChar, TypeVarchar, TypeBinary, TypeVarbinary:
 		return Value{Bytes: image}
 	}
 	panic(fmt.Sprintf("type %d has no image here", c.Type))

@@ -60,7 +60,12 @@ func (c *Column) ParseValue(buf []byte, t TextValue) (v Value, reason string) {
 		v.Uint, reason = c.parseEnum(t.Text)
 	case TypeSet:
 		v.Uint, reason = c.parseSet(t.Text)
-	case TypeChar:
+	case TypeChar, TypeVarchar:
+		// A CHAR of a NO PAD collation ends in spaces only where a session prints it
+		// so (PAD_CHAR_TO_FULL_LENGTH), and there they stand for none.
+		if c.Type == TypeChar && len(r.coll.pad) == 0 && strings.HasSuffix(t.Text, " ") {
+			return v, "want the text without spaces at its end: a CHAR has none there (PAD_CHAR_TO_FULL_LENGTH adds them)"
+		}
 		var err error
 		if v.Bytes, err = r.coll.encode(buf, t.Text); err != nil {
 			reason = err.Error()

@@ -36,7 +36,7 @@ func columns() []key.Column {
 		{Name: "set", Type: key.TypeSet, Members: []string{"a", "b", "c"}, Collation: ai},
 		{Name: "char", Type: key.TypeChar, Collation: ai},
 		{Name: "latin1", Type: key.TypeChar, Collation: "latin1_swedish_ci"},
-		{Name: "utf16", Type: key.TypeChar, Collation: "utf16_bin"},
+		{Name: "utf16", Type: key.TypeVarchar, Collation: "utf16_bin"},
 		{Name: "bin", Type: key.TypeBinary, Length: 3},
 		{Name: "varbin", Type: key.TypeVarbinary},
 	}
@@ -76,7 +76,7 @@ func TestParseValueAccepts(t *testing.T) {
 		"enum":   {"draft", "done", ""},
 		"set":    {"", "a", "a,c", "a,b,c"},
 		"char":   {"", "x", "日本 🙂", "0x41", "@null"},
-		"latin1": {"é", "€"},
+		"latin1": {"é", "€", "padded  "},
 		"utf16":  {"🙂"},
 		"bin":    {"0x000000", "0xFFffFF"},
 		"varbin": {"0x", "0x00"},
@@ -120,6 +120,7 @@ func TestParseValueRefuses(t *testing.T) {
 		{"set", `"x" is not a member`, []string{"a,x"}},
 		{"set", "in the order of their declaration", []string{"b,a", "a,a"}},
 		{"char", "not valid UTF-8", []string{"\xff", "\xed\xa0\x80", "a\xc0\x80"}},
+		{"char", "want the text without spaces at its end", []string{"a ", " ", "日本  "}},
 		{"latin1", `has characters that the column's character set lacks: '日' is not in latin1`, []string{"日"}},
 		{"bin", "want 0x and 6 hex digits", []string{"", "000000", "abc", "0x0000g0", "0x00000", "0X000000"}},
 		{"bin", "want all 3 bytes of the column, as 0x and 6 hex digits", []string{"0x", "0x00", "0x00000000"}},
@@ -173,7 +174,7 @@ func FuzzParseValue(f *testing.F) {
 			t.Fatalf("%s %q: value %+v has no form: %v", c.Name, s, v, err)
 		}
 		switch c.Type {
-		case key.TypeChar, key.TypeVarbinary, key.TypeBinary:
+		case key.TypeChar, key.TypeVarchar, key.TypeVarbinary, key.TypeBinary:
 			return // several texts have one form
 		}
 		// One number, one text: nothing that looks different may mean the same.
@@ -210,7 +211,7 @@ func drawValue(t *rapid.T, c *key.Column) key.Value {
 		return key.Value{Bytes: rapid.SliceOfN(rapid.Byte(), 0, c.Length).Draw(t, "bytes")}
 	case key.TypeVarbinary:
 		return key.Value{Bytes: rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")}
-	case key.TypeChar:
+	case key.TypeChar, key.TypeVarchar:
 		v, reason := c.ParseValue(nil, text(rapid.StringOf(rapid.RuneFrom([]rune("aAáåÅßs \x00éE"))).Draw(t, "text")))
 		if reason != "" {
 			v, _ = c.ParseValue(nil, text("plain"))
@@ -337,7 +338,7 @@ func TestAppendFormDoesNotAllocate(t *testing.T) {
 		switch c.Type {
 		case key.TypeDecimal:
 			v.Bytes = make([]byte, key.DecimalSize(c.Precision, c.Scale))
-		case key.TypeChar:
+		case key.TypeChar, key.TypeVarchar:
 			v, _ = c.ParseValue(nil, text("some text"))
 		}
 		n := testing.AllocsPerRun(100, func() {
@@ -362,7 +363,7 @@ func BenchmarkAppendForm(b *testing.B) {
 			}
 			b.Run(name, func(b *testing.B) {
 				v := key.Value{Int: 42, Bytes: make([]byte, key.DecimalSize(10, 2))}
-				if c.Type == key.TypeChar {
+				if c.Type == key.TypeChar || c.Type == key.TypeVarchar {
 					v.Bytes = []byte("somebody@example.com")
 				}
 				dst := make([]byte, 0, 256)

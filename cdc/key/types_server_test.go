@@ -65,6 +65,37 @@ func (s *server) checkType(tc typeCase, adv adversary) {
 		s.Fatalf("%d forms, want %d", len(forms), valuesPerType)
 	}
 	s.checkJoin(tc, column, forms)
+	if c.Type == TypeChar {
+		s.checkPadded(column, forms)
+	}
+}
+
+// checkPadded reads a CHAR as a session does that has it filled with spaces: the
+// text is the row's key, or it is refused with the reason.
+func (s *server) checkPadded(column *Column, forms map[uint32][]byte) {
+	s.exec("SET sql_mode='PAD_CHAR_TO_FULL_LENGTH'")
+	defer s.exec("SET sql_mode=''")
+	var id uint32
+	var text string
+	padded := 0
+	s.each("SELECT id, k FROM k WHERE k IS NOT NULL", func() {
+		if strings.HasSuffix(text, " ") {
+			padded++
+		}
+		v, reason := column.ParseValue(nil, TextValue{Text: text})
+		if reason != "" {
+			if len(column.resolve().coll.pad) > 0 || !strings.HasSuffix(text, " ") || !strings.Contains(reason, "PAD_CHAR_TO_FULL_LENGTH") {
+				s.Errorf("%q, printed by MySQL: %s", text, reason)
+			}
+			return
+		}
+		if form, err := column.AppendForm(nil, v); err != nil || !bytes.Equal(form, forms[id]) {
+			s.Errorf("%q: the row has form %x, the text %x (%v)", text, forms[id], form, err)
+		}
+	}, &id, &text)
+	if padded == 0 {
+		s.Error("MySQL printed no text with spaces at its end")
+	}
 }
 
 // formsOfTexts compares the form of each row's image with the form of what
@@ -302,11 +333,12 @@ func stringCases() []typeCase {
 		"utf16le_general_ci", "utf32_general_ci", "ucs2_bin", "gb2312_chinese_ci", "cp932_japanese_ci", "gb18030_unicode_520_ci",
 	} {
 		charset, _, _ := strings.Cut(collation, "_")
-		column := Column{Type: TypeChar, Collation: collation}
+		column := Column{Type: TypeVarchar, Collation: collation}
+		char := Column{Type: TypeChar, Collation: collation}
 		suffix := fmt.Sprintf(" CHARACTER SET %s COLLATE %s", charset, collation)
 		// CHAR(60) of utf8mb4 has at most 240 bytes, so one for its length.
 		cases = append(cases,
-			typeCase{sql: "CHAR(60)" + suffix, column: column, lengthBytes: 1, draw: texts()},
+			typeCase{sql: "CHAR(60)" + suffix, column: char, lengthBytes: 1, draw: texts()},
 			typeCase{sql: "VARCHAR(200)" + suffix, column: column, lengthBytes: varcharLengthBytes(charset), draw: texts()},
 			typeCase{sql: "TEXT" + suffix, column: column, lengthBytes: 2, draw: texts()})
 	}

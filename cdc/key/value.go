@@ -21,7 +21,7 @@ package key
 //	               (1 or 2 bytes, little-endian)
 //	TypeSet        Uint: the bit mask (1, 2, 3, 4 or 8 bytes, little-endian)
 //	TypeChar       Bytes: the text without its length prefix, in the column's own
-//	               character set
+//	TypeVarchar    character set
 //	TypeBinary     Bytes: without its length prefix; trailing zero bytes may be
 //	               missing (they are in row images)
 //	TypeVarbinary  Bytes: without its length prefix (BLOB too)

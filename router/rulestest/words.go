@@ -80,7 +80,7 @@ var vocabulary = sync.OnceValue(func() *words {
 	v.keys[anyRow] = key.Key{Kind: key.KindAnyRow, Schema: schemaName, Table: tableName}
 	for i, pk := range []key.Column{
 		{Name: "id", Type: key.TypeInt, Length: 4},
-		{Name: "id", Type: key.TypeChar, Collation: "utf8mb4_0900_bin"},
+		{Name: "id", Type: key.TypeVarchar, Collation: "utf8mb4_0900_bin"},
 	} {
 		d := &event.TableDefinition{Engine: "InnoDB", Definition: key.Definition{
 			Schema: schemaName, Table: tableName, Columns: 2, Primary: []key.Column{pk},
