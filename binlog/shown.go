@@ -83,8 +83,16 @@ func compare(s *sighting, k event.Known, primary, filtered, everLost bool) verdi
 
 const (
 	identityReason = "carries this GTID with another original commit time than the primary's: it is another transaction"
+	lostReason     = "holds a transaction that was lost"
 	wroteReason    = "wrote where the primary's transaction is empty"
 )
+
+// ofAnother tells of a taint that it stands for another transaction than the
+// stream's under the GTID: one such taint says nothing of another GTID, and it
+// ends with what the stream had there.
+func ofAnother(x *event.Taint) bool {
+	return x.Reason == identityReason || x.Reason == lostReason || x.Reason == wroteReason
+}
 
 // compareTables compares what two transactions of one identity wrote. Tables
 // that the server wrote and the primary did not are in order: cascades of
@@ -264,7 +272,7 @@ func (t *tracker) settle(s *sighting, ask stream) bool {
 	if v.decided && !t.primary && k.State != event.Identified && ask.lost(s.id) {
 		// The stream has no identity for this GTID any more, but knows that the
 		// transaction which the server holds is a lost one (rules §10).
-		v = verdict{decided: true, taints: []event.Taint{{All: true, GTID: g, Reason: "holds a transaction that was lost"}}}
+		v = verdict{decided: true, taints: []event.Taint{{All: true, GTID: g, Reason: lostReason}}}
 	}
 	if !v.decided {
 		return false
@@ -348,11 +356,11 @@ func (t *tracker) taint(x event.Taint) {
 	for i := range t.taints {
 		have := &t.taints[i]
 		if have.All == x.All && have.Table == x.Table && isErrant(have) == isErrant(&x) &&
-			(have.GTID == x.GTID || have.Reason != identityReason && x.Reason != identityReason) {
+			(have.GTID == x.GTID || !ofAnother(have) && !ofAnother(&x)) {
 			return
 		}
 	}
-	if x.Reason == identityReason && len(t.taints) >= maxTaints {
+	if ofAnother(&x) && len(t.taints) >= maxTaints {
 		x = event.Taint{All: true, GTID: x.GTID, Reason: "carries other transactions than the primary's under many GTIDs"}
 		t.taint(x)
 		return
@@ -394,9 +402,10 @@ func (t *tracker) turned(turn *event.Turn) bool {
 	t.base = t.base.Subtract(t.everLost)
 	again = t.first.lose(t.everLost) || again
 	// What was compared with a transaction that is lost is compared again with the
-	// one that has its GTID now; each of these taints has its own GTID.
+	// one that has its GTID now, which may be the server's own, lost before and
+	// brought back by a failover.
 	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x event.Taint) bool {
-		return x.Reason == identityReason && turn.Lost.Contains(x.GTID)
+		return ofAnother(&x) && turn.Lost.Contains(x.GTID)
 	})
 	t.shown.Remove(turn.Lost)
 	t.seen.Remove(turn.Lost)

@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -303,6 +304,61 @@ func TestTrackerEarly(t *testing.T) {
 	f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 111, Tables: tables(1)})
 	sight(t, tr, f, uuidA+":11", 111, 1)
 	wantUnproven(t, tr, uuidA+":1-12", uuidA+":12")
+}
+
+// TestTrackerBroughtBack: a transaction was lost, its GTID was given to another
+// of any kind, and a failover takes that one and brings the first back: a server
+// that had it all the time is in order again.
+func TestTrackerBroughtBack(t *testing.T) {
+	g := uuidA + ":11"
+	old := event.Identity{GTID: mustGTID(t, g), OriginalCommit: 1}
+	lost := mustSet(t, g)
+	for name, other := range map[string]event.Known{
+		"hole":           {State: event.NoIdentity},
+		"empty":          {State: event.EmptyOnPrimary},
+		"header alone":   {State: event.HeaderOnly, OriginalCommit: 2},
+		"empty, header":  {State: event.HeaderOnly, OriginalCommit: 1, Flags: event.Empty},
+		"another":        {State: event.Identified, OriginalCommit: 2, Tables: tables(1)},
+		"another, empty": {State: event.Identified, OriginalCommit: 2, Flags: event.Empty},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, f := newTracker(FollowBinlog), &fakeStream{}
+			begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
+			f.say(t, g, event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1)})
+			sight(t, tr, f, g, 1, 1)
+			wantUnproven(t, tr, uuidA+":1-11", "")
+			// Another GTID of the same kind, whose taint has to stay.
+			f.say(t, uuidA+":12", other)
+			f.lost = map[event.Identity]bool{{GTID: mustGTID(t, uuidA+":12"), OriginalCommit: 1}: true}
+
+			if !tr.turned(&event.Turn{Lost: lost, EverLost: lost}) {
+				t.Error("the binlog must be read again for 11")
+			}
+			f.say(t, g, other)
+			f.lost[old] = true
+			sight(t, tr, f, g, 1, 1)
+			sight(t, tr, f, uuidA+":12", 1, 1)
+			if got := printTaints(tr.taints); got == "" {
+				t.Fatal("not tainted by what the primary lost")
+			}
+			if !tr.turned(&event.Turn{Lost: lost, EverLost: lost}) {
+				t.Error("the binlog must be read again for 11")
+			}
+			delete(f.lost, old)
+			f.say(t, g, event.Known{State: event.Identified, OriginalCommit: 1, Tables: tables(1)})
+			sight(t, tr, f, g, 1, 1)
+			if !tr.shown.Set().Contains(old.GTID) {
+				t.Error("11 is not shown")
+			}
+			var left []int64
+			for _, x := range tr.taints {
+				left = append(left, x.GTID.Seq)
+			}
+			if !slices.Equal(left, []int64{12}) {
+				t.Errorf("tainted by %v, want 12 alone", left)
+			}
+		})
+	}
 }
 
 // TestTrackerStepBack: a stream that was read anew vouches for what its

@@ -57,10 +57,10 @@ type taint struct {
 	all    bool
 	gtid   int8
 	errant bool
-	// identity: the stream had another transaction under the GTID, one of them
-	// for each. It may have been one that was lost since.
-	identity bool
-	reason   string
+	// another: than the stream's is what the server has under the GTID; one of
+	// them for each. It ends with what the stream had there.
+	another bool
+	reason  string
 }
 
 // saved is what the newest published state tells a tailer that starts anew.
@@ -249,7 +249,7 @@ func (w *world) applyLosses(x int) {
 	t.doubted &^= t.everLost
 	t.shown &^= again
 	t.judged &^= again
-	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.identity && again.has(x.gtid) })
+	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.another && again.has(x.gtid) })
 	if again != 0 { // its binlog has to be read again
 		t.read, t.pending = 0, nil
 	}
@@ -315,14 +315,14 @@ func (w *world) compareOne(x int, e *entry) bool {
 	}
 	t.judged |= one(g) & t.everLost
 	if !identified && !s.primary && w.isLost(l, e) {
-		t.taint(taint{all: true, gtid: g, reason: "holds a transaction that was lost"})
+		t.taint(taint{all: true, another: true, gtid: g, reason: "holds a transaction that was lost"})
 		return true
 	}
 	switch {
 	case id >= 0 && w.txs[id].commit != e.commit:
 		s.dirty = s.dirty || !s.primary // tainted until it is rebuilt, also where it only was early
 		if !s.primary {                 // there it is a reuse, which the writer handles (rules §11.2)
-			t.taint(taint{all: true, identity: true, gtid: g, reason: "another transaction under this GTID"})
+			t.taint(taint{all: true, another: true, gtid: g, reason: "another transaction under this GTID"})
 		}
 		return true
 	case identified:
@@ -343,7 +343,7 @@ func (w *world) compareOne(x int, e *entry) bool {
 	case l.empty.has(g) && s.primary: // another transaction, a reuse too
 	case l.empty.has(g):
 		t.shown |= one(g)
-		t.taint(taint{gtid: g, reason: "wrote where the primary's is empty"})
+		t.taint(taint{another: true, gtid: g, reason: "wrote where the primary's is empty"})
 	case !e.empty:
 		t.shown |= one(g)
 	}
@@ -359,7 +359,7 @@ func (w *world) isLost(l *ledger, e *entry) bool {
 
 func (t *tracker) taint(x taint) {
 	for _, have := range t.taints {
-		if have.all == x.all && have.errant == x.errant && have.identity == x.identity && (!x.identity || have.gtid == x.gtid) {
+		if have.all == x.all && have.errant == x.errant && have.another == x.another && (!x.another || have.gtid == x.gtid) {
 			return
 		}
 	}
