@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/cmd/internal/daemon"
 	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
 )
@@ -23,13 +22,8 @@ func TestClocksAnHourApart(t *testing.T) {
 	n := testenvtest.NATS(t, testenv.NATSOptions{})
 	var p *program
 	var l *load
-	for _, host := range []daemon.Host{
-		{BootAhead: time.Hour},
-		{BootAhead: time.Hour}, // a restart
-		{},
-		{BootAhead: 2 * time.Hour},
-	} {
-		tail := w.start(tailOnly, settings{nats: n.URL(), host: host})
+	for _, ahead := range []time.Duration{time.Hour, time.Hour /* a restart */, 0, 2 * time.Hour} {
+		tail := w.start(tailOnly, settings{nats: n.URL(), ahead: ahead})
 		if p == nil { // a tailer makes the streams
 			p = w.start(serveOnly, settings{nats: n.URL()})
 			l = p.load()

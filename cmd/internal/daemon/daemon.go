@@ -37,14 +37,9 @@ type Options struct {
 	Observer serve.Observer // nil: /v1/observe is not found
 	// Metrics makes the /metrics handler once everything is wired; nil: none.
 	Metrics func(*Daemon) http.Handler
-	// TailHost fakes the host of the tail half, for tests; zero: this one.
-	TailHost Host
-}
-
-// Host is how the clock of another host differs from this one's. No decision reads
-// a host's wall clock, so there is none to differ (BADDAYS.md).
-type Host struct {
-	BootAhead time.Duration // by how much longer it has been up; not negative
+	// TailClock is what the tail half measures by, in nanoseconds; nil: [local.Clock].
+	// No decision reads a host's wall clock (BADDAYS.md).
+	TailClock func() int64
 }
 
 // Daemon is a wired program. Tailing, Router and Server are nil when their part
@@ -84,7 +79,7 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.Parts.Tail {
-		if err := d.openTail(o.Parts.Only, o.TailHost); err != nil {
+		if err := d.openTail(o); err != nil {
 			return err
 		}
 	}
@@ -96,9 +91,9 @@ func (d *Daemon) open(ctx context.Context, o Options) error {
 	return d.openSides(o)
 }
 
-func (d *Daemon) openTail(only []string, on Host) error {
+func (d *Daemon) openTail(o Options) error {
 	cfg := d.Config
-	servers, err := ServerConfigs(cfg, only)
+	servers, err := ServerConfigs(cfg, o.Parts.Only)
 	if err != nil {
 		return err
 	}
@@ -106,12 +101,16 @@ func (d *Daemon) openTail(only []string, on Host) error {
 	if err != nil {
 		host = "unknown host"
 	}
+	clock := o.TailClock
+	if clock == nil {
+		clock = local.Clock
+	}
 	d.Tailing, err = tailing.New(tailing.Options{
 		Conn: d.Conn, Servers: servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
 		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout, BusyPause: cfg.Tail.BusyPause,
 		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,
 		Lease: cfg.Router.Lease, Log: d.log,
-		Clock: func() int64 { return local.Clock() + int64(on.BootAhead) },
+		Clock: clock,
 	})
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"tidegate/cdc/event"
 	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/daemon"
+	"tidegate/router/local"
 	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
 )
@@ -29,7 +30,7 @@ type settings struct {
 	more    string // further lines of the file
 	tls     string // keys of each server's tls; empty: no TLS
 
-	host daemon.Host // of the tail half in this process; zero: this one
+	ahead time.Duration // by which the tail half's clock is ahead of the serve half's
 }
 
 // world is one test's use of the servers.
@@ -138,7 +139,10 @@ func (w *world) open(parts daemon.Parts, s settings) (*program, error) {
 	}
 	w.n++
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil)).With("program", w.n)
-	d, err := daemon.Open(w.ctx, cfg, daemon.Options{Parts: parts, Log: log, TailHost: s.host})
+	d, err := daemon.Open(w.ctx, cfg, daemon.Options{
+		Parts: parts, Log: log,
+		TailClock: func() int64 { return local.Clock() + int64(s.ahead) },
+	})
 	if err != nil {
 		return nil, err
 	}
