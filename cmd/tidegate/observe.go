@@ -121,20 +121,10 @@ func printTally(w io.Writer, o *observe.Observer, asJSON bool) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, c := range []struct {
-		n   uint64
-		why string
-	}{
-		{total.Because.Time, `nothing is known of that time: "at" is older than 10 s, before the start, or in the future`},
-		{total.Because.Key, "no key, an unknown table or group column, or a value that does not fit"},
-		{total.Because.Unproven, "the server may have lacked a write of the key: one from before what the router remembers, or out of order"},
-		{total.Because.WrittenSince, "the key was written again before the read was judged"},
-		{total.Because.Server, "the server was down or excluded, or the table was excluded there"},
-		{total.Because.Router, "the router was not ready, cut off, knew no primary, or did not hear of it"},
-	} {
-		if c.n > 0 {
-			fmt.Fprintf(w, "undecided: %d: %s\n", c.n, c.why)
+	total.Because.Each(func(n uint64, why string) {
+		if n > 0 {
+			fmt.Fprintf(w, "undecided: %d: %s\n", n, why)
 		}
-	}
+	})
 	return nil
 }

@@ -54,29 +54,53 @@ type Tally struct {
 	Because         Causes `json:"undecided_because"` // Undecided, split
 }
 
-// Causes counts undecided reads by what kept them from being judged.
+// Causes counts undecided reads by what kept them from being judged (see Each).
 type Causes struct {
-	Time         uint64 `json:"time"`          // nothing is known of that time: "at" is older than 10 s, before the start, or in the future
-	Key          uint64 `json:"key"`           // no key, an unknown table or group column, or a value that does not fit
-	Unproven     uint64 `json:"unproven"`      // the server may have lacked a write of a key: one from before what the router remembers, or out of order
-	WrittenSince uint64 `json:"written_since"` // a key was written after the read, so that what was newest then is not known
-	Server       uint64 `json:"server"`        // the server was down or excluded, or the table was excluded there
-	Router       uint64 `json:"router"`        // the router was not ready, cut off, or knew no primary
+	Time         uint64 `json:"time"`
+	Key          uint64 `json:"key"`
+	Unproven     uint64 `json:"unproven"`
+	WrittenSince uint64 `json:"written_since"`
+	Server       uint64 `json:"server"`
+	Router       uint64 `json:"router"`
+}
+
+// Each calls f with each count and what it stands for, for people.
+func (c *Causes) Each(f func(n uint64, why string)) {
+	f(c.Time, `nothing is known of that time: "at" is older than 10 s, before the start, or in the future`)
+	f(c.Key, "no key, an unknown table or group column, or a value that does not fit")
+	f(c.Unproven, "the server may have lacked a write of the key: one from before what the router remembers, or out of order")
+	f(c.WrittenSince, "the key was written again before the read was judged, so that what was newest then is not known")
+	f(c.Server, "the server was down or excluded, or the table was excluded there")
+	f(c.Router, "the router was not ready, cut off, knew no primary, or did not hear of it")
 }
 
 func (t *Tally) add(v verdict) {
 	t.Reads++
+	var cause *uint64
 	switch v {
 	case fine:
+		return
 	case stale:
 		t.Stale++
+		return
 	case needless:
 		t.NeedlessPrimary++
-	default:
-		t.Undecided++
-		c := &t.Because
-		*[...]*uint64{badTime: &c.Time, badKey: &c.Key, unproven: &c.Unproven, writtenSince: &c.WrittenSince, badServer: &c.Server, badRouter: &c.Router}[v]++
+		return
+	case badTime:
+		cause = &t.Because.Time
+	case badKey:
+		cause = &t.Because.Key
+	case unproven:
+		cause = &t.Because.Unproven
+	case writtenSince:
+		cause = &t.Because.WrittenSince
+	case badServer:
+		cause = &t.Because.Server
+	case badRouter:
+		cause = &t.Because.Router
 	}
+	t.Undecided++
+	*cause++
 }
 
 type verdict uint8
@@ -229,7 +253,7 @@ func (o *Observer) judge(now time.Time, all bool) int {
 		}
 		v := badTime
 		if m != nil {
-			v = judge(current, m, &r, o.lease)
+			v = verdictOf(current, m, &r, o.lease)
 		}
 		o.total.add(v)
 		t := o.byServer[r.Server]
@@ -244,9 +268,9 @@ func (o *Observer) judge(now time.Time, all bool) int {
 	return len(later)
 }
 
-// judge judges one read against a moment. Records are those of now: what was
+// verdictOf judges one read against a moment. Records are those of now: what was
 // forgotten since is in the horizon of now.
-func judge(current *index.Snapshot, m *moment, r *serve.ObservedRead, lease time.Duration) verdict {
+func verdictOf(current *index.Snapshot, m *moment, r *serve.ObservedRead, lease time.Duration) verdict {
 	then := m.snap
 	server, known := then.ServerIndex(r.Server)
 	if !known {

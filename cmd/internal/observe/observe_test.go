@@ -37,7 +37,7 @@ func newWorldAt(t *testing.T, delivered gtid.Set) *world {
 	}}}
 	w.def.Seal()
 	var err error
-	w.ix, err = index.Open(index.Options{Clock: func() int64 { return time.Now().UnixNano() }, Router: [16]byte{1}, Servers: []string{"a", "b", "c"}})
+	w.ix, err = index.Open(index.Options{Clock: clock, Router: [16]byte{1}, Servers: []string{"a", "b", "c"}})
 	w.must(err)
 	w.seq, w.done = 1, delivered
 	w.must(w.ix.Start(&event.Checkpoint{History: 1, Delivered: delivered}, 1, event.Header{Timeline: 1, Count: 1}, event.MakeVersion(1, 1)))
@@ -94,6 +94,8 @@ func (w *world) show(server string, executed gtid.Set, change ...func(*event.Ser
 	}
 	w.must(w.ix.State(st))
 }
+
+const lease = 3 * time.Second
 
 // clock is that of the world's index.
 func clock() int64 { return time.Now().UnixNano() }
@@ -207,8 +209,6 @@ func TestWritesFromBeforeTheIndex(t *testing.T) {
 // TestWhatIsNotKnownIsUndecided: nothing is called fine by an index that lacks
 // writes that were acknowledged before the read, nor on a server that lacks
 // tables or may hold anything.
-const lease = 3 * time.Second
-
 func TestWhatIsNotKnownIsUndecided(t *testing.T) {
 	for _, tt := range []struct {
 		name string
