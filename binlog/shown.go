@@ -380,8 +380,9 @@ func (t *tracker) taint(x event.Taint) {
 // What was lost once does not join it: see purge; nor what was there at first
 // sight and did not become base then.
 func (t *tracker) joinPurged(purged, executed gtid.Set) gtid.Set {
-	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant).
-		Subtract(t.first.unvetted).Subtract(t.first.doubted)
+	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant).Subtract(t.first.unvetted)
+	t.first.gone = t.first.gone.Union(gone.Intersect(t.first.doubted))
+	gone = gone.Subtract(t.first.doubted)
 	if !gone.IsEmpty() {
 		t.base = t.base.Union(gone)
 	}

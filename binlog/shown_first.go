@@ -22,6 +22,8 @@ type firstSight struct {
 	// not join base when it is purged, and what the primary lacked then never does.
 	doubted gtid.Set
 	asked   bool
+	// gone is of doubted what was purged before it was compared.
+	gone gtid.Set
 }
 
 // see starts to vet what was executed at first sight.
@@ -33,7 +35,7 @@ func (f *firstSight) lose(everLost gtid.Set) bool {
 	if !everLost.Overlaps(f.unvetted) && !everLost.Overlaps(f.doubted) {
 		return false
 	}
-	f.unvetted, f.doubted = f.unvetted.Subtract(everLost), f.doubted.Subtract(everLost)
+	f.unvetted, f.doubted, f.gone = f.unvetted.Subtract(everLost), f.doubted.Subtract(everLost), f.gone.Subtract(everLost)
 	return true
 }
 
@@ -57,8 +59,8 @@ func (f *firstSight) waits() bool {
 	return !f.unvetted.IsEmpty() || !f.asked && !f.doubted.IsEmpty()
 }
 
-// vet makes base of what no binlog shows and e has, owned ∪ executed of the
-// announced primary read after the first sight. What it lacks is errant, unless
+// vet makes base of what no binlog shows (any more) and e has, owned ∪ executed of
+// the announced primary read after the first sight. What it lacks is errant, unless
 // the server may be the next primary (rules §2.3): the primary may give the GTID
 // to another transaction at any time, and so only its first answer counts. It
 // returns what became errant.
@@ -67,8 +69,8 @@ func (t *tracker) vet(e gtid.Set, primary bool) (errant gtid.Set) {
 	if !f.waits() {
 		return gtid.Set{}
 	}
-	t.base = t.base.Union(f.unvetted.Intersect(e))
-	f.unvetted, f.doubted = f.unvetted.Subtract(e), f.doubted.Subtract(e)
+	t.base = t.base.Union(f.unvetted.Union(f.gone).Intersect(e))
+	f.unvetted, f.doubted, f.gone = f.unvetted.Subtract(e), f.doubted.Subtract(e), f.gone.Subtract(e)
 	if primary {
 		return gtid.Set{}
 	}

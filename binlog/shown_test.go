@@ -646,6 +646,20 @@ func TestTrackerFirstSight(t *testing.T) {
 			t.Errorf("taints%s, want all: another transaction", got)
 		}
 	})
+	t.Run("PurgedBeforeThePrimaryIsAsked", func(t *testing.T) {
+		tr := first("")
+		tr.turned(vouch)
+		if gone := tr.joinPurged(executed, executed); !gone.IsEmpty() {
+			t.Errorf("%s joined base, and the primary was not asked", gone.OneLine())
+		}
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":9-10")
+		tr.vet(mustSet(t, uuidA+":1-9"), false)
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":10")
+		if tr.vet(executed, false); !tr.joinPurged(executed, executed).IsEmpty() {
+			t.Error("10 joined base by a later answer: the primary has given it since")
+		}
+		wantUnproven(t, tr, uuidA+":1-10", uuidA+":10")
+	})
 	t.Run("TheVerySame", func(t *testing.T) {
 		tr, f := first(""), &fakeStream{}
 		tr.turned(vouch)

@@ -23,7 +23,7 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 	// A replica's tailer says how far it has read: before it has come here, what
 	// it compared may be of a stream that stepped back (rules §5.4, §10).
 	ix.lossAt = v
-	ix.announced = a
+	ix.announced, ix.left = a, a.Executed
 	ix.lose(a, v, same)
 	ix.setGroups(a.Groups)
 	ix.clk.ofRun = ix.clk.ofRun && same

@@ -49,7 +49,7 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.arrived = arrivals{}
 	ix.history, ix.lossAt = cp.History, cp.LossAt
 	ix.max, ix.failover = version, version
-	ix.announced = nil
+	ix.announced, ix.left = nil, gtid.Set{}
 	ix.d.Reset(cp.Delivered)
 	ix.h.Reset(cp.Delivered)
 	if !rule(ruleStartHorizon) {
@@ -75,7 +75,7 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	if cp.Announced.Epoch != 0 && cp.Announced.History == cp.History {
 		a := cp.Announced
 		ix.announced = &a
-		ix.explained = a.Executed
+		ix.explained, ix.left = a.Executed, a.Executed
 	}
 	ix.setGroups(cp.Groups)
 	ix.reassess()

@@ -56,6 +56,7 @@ type Index struct {
 	d, h, dh   gtid.Builder // delivered, horizon, and both
 	lost       gtid.Set
 	explained  gtid.Set // what the announced primary is known to have: newest counted E
+	left       gtid.Set // what failovers left, see Snapshot.FailoverLeft
 	open       map[string]*openXA
 	half       halfTransaction
 	groups     map[key.Digest]gtid.Set // never modified, replaced
@@ -237,7 +238,7 @@ func (ix *Index) publish() {
 	}
 	s.ready, s.detail = ix.ready()
 	if ix.announced != nil {
-		s.announced = ix.announced.Executed
+		s.left = ix.left
 		s.foldNames = ix.announced.FoldNames
 	}
 	s.servers = make([]serverView, len(ix.servers))

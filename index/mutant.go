@@ -44,6 +44,7 @@ const (
 	ruleLostLeaves                   // §10: lost GTIDs leave D and H
 	ruleLostMoves                    // §10: records at lost versions move
 	ruleShownAgain                   // §10: what a counted E shows is not lost
+	ruleFailoverLeft                 // §7: what a reign that was not announced left
 	rulePrimaryRun                   // §7: the primary's run is announced
 	rulePrimaryAlone                 // §7: and it is alone
 	numRules
@@ -54,8 +55,8 @@ var ruleNames = [numRules]string{
 	"errant", "errant_owned", "foreign", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
 	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "start_horizon", "evict_horizon", "evict_all",
 	"generation", "ticks", "connection", "e_owned", "e_announced", "e_writable", "e_drained", "e_mode",
-	"e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "primary_run",
-	"primary_alone",
+	"e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "failover_left",
+	"primary_run", "primary_alone",
 }
 
 // RuleNames lists the named steps, in the order in which the package declares

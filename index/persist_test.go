@@ -36,7 +36,7 @@ func read(w *world, rows int) content {
 	s := w.snap()
 	c := content{
 		delivered: s.Delivered().OneLine(), horizon: s.Horizon().OneLine(), lost: s.Lost().OneLine(),
-		failover: s.LastFailover(), announced: s.AnnouncedExecuted().OneLine(), records: map[string]event.Version{}, at: map[event.Version]gtid.GTID{},
+		failover: s.LastFailover(), announced: s.FailoverLeft().OneLine(), records: map[string]event.Version{}, at: map[event.Version]gtid.GTID{},
 		open: w.ix.Counters().OpenXIDs,
 	}
 	c.seq, c.header, c.digest, c.resumable = w.ix.Resume()

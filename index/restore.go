@@ -234,7 +234,7 @@ func (ix *Index) loadState(st Store) error {
 	ix.history, ix.lossAt = cp.History, cp.LossAt
 	if cp.Announced.Epoch != 0 {
 		ix.announced = &cp.Announced
-		ix.explained = cp.Announced.Executed
+		ix.explained, ix.left = cp.Announced.Executed, cp.Announced.Executed
 	}
 	ix.setGroups(cp.Groups)
 	return nil

@@ -131,6 +131,16 @@ func TestRule2Errant(t *testing.T) {
 	w.wantIneligible("b", "excluded", uuidB.String()+":1")
 	w.state("b", "a:1-13")
 	w.wantIneligible("b", "", "")
+
+	// A member of a group may be ahead of its primary: excluded for as long.
+	grouped := func(s *event.ServerState) { s.Grouped, s.Owned = true, set(t, "a:14") }
+	w.state("b", "a:1-13", grouped)
+	w.newTick()
+	w.state("a", "a:1-13")
+	w.wantIneligible("b", "excluded", uuidA.String()+":14")
+	w.newTick()
+	w.state("a", "a:1-14")
+	w.wantIneligible("b", "", "")
 }
 
 // TestRule2Foreign: what a server had when the primary had not is not the
@@ -156,9 +166,78 @@ func TestRule2Foreign(t *testing.T) {
 	w.wantIneligible("b", "excluded", "accounts for")
 	w.state("b", "a:1-11") // rebuilt, and compared
 	w.wantIneligible("b", "", "")
+	// Another primary that has the GTID has the new one, or the stream brings it:
+	// until c's tailer has compared, nothing tells which one c has.
 	v := w.write(w.announcement("b", "a:1-11"))
-	w.state("c", "a:1-11", unproven, func(s *event.ServerState) { s.LossSeen = v })
+	seen := func(s *event.ServerState) { s.LossSeen = v }
+	w.state("c", "a:1-11", unproven, seen)
+	w.wantIneligible("c", "excluded", "accounts for")
+	w.state("c", "a:1-11", seen)
 	w.wantIneligible("c", "", "")
+}
+
+// TestRule2ForeignEach: each GTID is held against a server by itself, and whether
+// it was executed there or owned alone.
+func TestRule2ForeignEach(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	unproven := func(s *event.ServerState) { s.Unproven = set(t, "a:11,c:1") }
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.state("b", "a:1-10", func(s *event.ServerState) { s.Owned = set(t, "a:11") }) // it applies what a has lost
+	w.state("c", "a:1-10,c:1", unproven)
+	w.newTick()
+	w.state("c", "a:1-11,c:1", unproven) // a:11 comes later than what is errant
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.newTick()
+	w.state("a", "a:1-10", func(s *event.ServerState) { s.Owned = set(t, "a:11") }) // given again
+	for _, s := range []string{"b", "c"} {
+		w.state(s, "a:1-11,c:1", unproven, func(s *event.ServerState) { s.Errant = set(t, "c:1") })
+		w.wantIneligible(s, "excluded", "a000000-0000-0000-0000-000000000000:11")
+	}
+	w.write(tx("a:11", 1))
+	w.state("a", "a:1-11")
+	for _, s := range []string{"b", "c"} {
+		w.state(s, "a:1-11,c:1", unproven, func(s *event.ServerState) { s.Errant = set(t, "c:1") })
+		w.wantIneligible(s, "excluded", "accounts for")
+		w.state(s, "a:1-11")
+		w.wantIneligible(s, "", "")
+	}
+	// Rolled back: it is neither executed nor owned any more.
+	w.state("b", "a:1-11", func(s *event.ServerState) { s.Owned = set(t, "a:12") })
+	w.newTick()
+	w.state("a", "a:1-11")
+	w.wantIneligible("b", "excluded", "accounts for")
+	w.state("b", "a:1-11")
+	w.wantIneligible("b", "", "")
+}
+
+// TestRule7FailoverLeft: what the announced primary has from other servers tells of a
+// reign in between that was not announced; its own transactions tell of none.
+func TestRule7FailoverLeft(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	left := func(want string) {
+		t.Helper()
+		if got := w.ix.Snapshot().FailoverLeft(); !got.Equal(set(t, want)) {
+			t.Errorf("left %s, want %s", got.OneLine(), want)
+		}
+	}
+	w.newTick()
+	w.state("a", "a:1-10")
+	w.write(w.announcement("a", "a:1-10"))
+	left("a:1-10")
+	w.newTick()
+	w.state("a", "a:1-15")
+	left("a:1-10")
+	// a was a replica of b, and the router has not heard of it.
+	w.newTick()
+	w.state("a", "a:1-15,b:1")
+	left("a:1-15,b:1")
+	w.newTick()
+	w.state("a", "a:1-20,b:1")
+	left("a:1-15,b:1")
+	w.write(w.announcement("b", "a:1-20,b:1-2"))
+	left("a:1-20,b:1-2")
 }
 
 // TestRule2ForeignAtOnce: one later probe is enough, whatever accounts for the GTID

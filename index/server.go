@@ -40,37 +40,56 @@ type server struct {
 
 	// What it executed, and what it owns, that nobody accounts for (rules §2.3).
 	executedAlone, ownedAlone accusation
-	// foreign is what it had executed when a later probe of the announced primary
-	// had not. When the primary gives such a GTID, it names another transaction:
-	// only the comparison by the server's own tailer clears it (rules §2.3), or that
-	// another primary than foreignTo is announced, which may well have it.
-	foreign   gtid.Set
-	foreignTo gtid.UUID
+	// foreign is what it had executed or owned when a later probe of the announced
+	// primary had not. When a primary gives such a GTID, it may name another
+	// transaction: only the comparison by the server's own tailer clears it (rules
+	// §2.3), also where another primary has the GTID, for the stream brings it then.
+	foreign gtid.Set
 }
 
 // accusation is GTIDs of a server that neither D, H, the announced primary nor
 // the server's own list of errant ones accounts for.
 type accusation struct {
-	all gtid.Set
-	// old is the part of all that is longest so: since before tick was sent. A
-	// counted probe of a later tick that lacks it too shows that it is errant.
-	old  gtid.Set
-	tick uint64
+	all   gtid.Set
+	parts []accused // disjoint, together all; longest so first
 }
 
+// accused is so since before tick was sent. A counted probe of a later tick that
+// lacks it too shows that it is errant.
+type accused struct {
+	gtids gtid.Set
+	tick  uint64
+}
+
+// maxAccused bounds the parts. What comes beyond makes the newest one newer.
+const maxAccused = 16
+
 func (a *accusation) set(all gtid.Set, now uint64) {
-	a.all = all
-	if a.old = a.old.Intersect(all); a.old.IsEmpty() {
-		a.old, a.tick = all, now
+	parts, rest := a.parts[:0], all
+	for _, p := range a.parts {
+		if p.gtids = p.gtids.Intersect(all); !p.gtids.IsEmpty() {
+			parts, rest = append(parts, p), rest.Subtract(p.gtids)
+		}
 	}
+	if !rest.IsEmpty() {
+		if n := len(parts); n > 0 && (parts[n-1].tick == now || n == maxAccused) {
+			parts[n-1] = accused{parts[n-1].gtids.Union(rest), now}
+		} else {
+			parts = append(parts, accused{rest, now})
+		}
+	}
+	a.all, a.parts = all, parts
 }
 
 // proven returns what is shown to be errant.
 func (a *accusation) proven(newest *probe) gtid.Set {
-	if newest != nil && newest.tick > a.tick {
-		return a.old
+	var out gtid.Set
+	for i := range a.parts {
+		if p := &a.parts[i]; newest != nil && newest.tick > p.tick {
+			out = out.Union(p.gtids)
+		}
 	}
-	return gtid.Set{}
+	return out
 }
 
 func (sv *server) accused() bool {
@@ -287,13 +306,12 @@ func (ix *Index) explain() {
 // accounts for it (rules §2.3).
 func (ix *Index) accuse(sv *server) {
 	if sv.announced { // what it has is what there is
-		sv.executedAlone, sv.ownedAlone = accusation{}, accusation{}
+		sv.executedAlone, sv.ownedAlone, sv.foreign = accusation{}, accusation{}, gtid.Set{}
 		return
 	}
-	if ix.announced != nil && ix.announced.ServerUUID != sv.foreignTo {
-		sv.foreign = gtid.Set{}
+	if !sv.foreign.IsEmpty() {
+		sv.foreign = sv.foreign.Intersect(sv.executed.Union(sv.owned)).Subtract(sv.proven)
 	}
-	sv.foreign = sv.foreign.Intersect(sv.executed).Subtract(sv.proven)
 	dh := ix.dh.Set()
 	rest := func(s gtid.Set) gtid.Set {
 		if dh.ContainsSet(s) {

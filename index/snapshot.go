@@ -28,7 +28,7 @@ type Snapshot struct {
 
 	delivered, horizon, lost gtid.Set
 	failover                 event.Version
-	announced                gtid.Set // what the primary had executed at its announcement
+	left                     gtid.Set // see FailoverLeft
 	ordinals                 ordinalView
 
 	defs       *[shards]map[nameKey]*event.TableDefinition
@@ -145,9 +145,10 @@ func (s *Snapshot) Lost() gtid.Set { return s.lost }
 // or with losses.
 func (s *Snapshot) LastFailover() event.Version { return s.failover }
 
-// AnnouncedExecuted is what the announced primary had executed when it was
-// announced: what a failover left, whether the stream has come to it or not.
-func (s *Snapshot) AnnouncedExecuted() gtid.Set { return s.announced }
+// FailoverLeft is what failovers left, whether the stream has come to it or not:
+// what the announced primary had executed when it was announced, or by the last
+// counted probe at which it had more from other servers than before.
+func (s *Snapshot) FailoverLeft() gtid.Set { return s.left }
 
 // CountedE is the newest counted E (rules §6.2) and when its tick was sent; 0:
 // none.

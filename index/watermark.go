@@ -136,10 +136,12 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.explained = p.e
 	for _, sv := range ix.servers {
-		if e := sv.executedAlone.proven(p).Subtract(p.e); !e.IsEmpty() && !sv.view.state.Grouped {
-			sv.foreign, sv.foreignTo = sv.foreign.Union(e), s.UUID
+		alone := sv.executedAlone.proven(p).Union(sv.ownedAlone.proven(p))
+		if e := alone.Subtract(p.e); !e.IsEmpty() && !sv.view.state.Grouped {
+			sv.foreign = sv.foreign.Union(e)
 		}
 	}
+	ix.leave(p, s.UUID)
 	if rule(ruleShownAgain) && ix.announced != nil {
 		// What the primary has again is not lost any more; else a GTID that was
 		// given anew would count as seen before the stream brings it (P2). One that
@@ -155,6 +157,21 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 		c.thin()
 	}
 	return true
+}
+
+// leave keeps what failovers left (see [Snapshot.FailoverLeft]): a primary that has
+// transactions of other servers beyond that was a replica in between, for a time
+// that no announcement told of.
+func (ix *Index) leave(p *probe, uuid gtid.UUID) {
+	if !rule(ruleFailoverLeft) {
+		return
+	}
+	for src := range p.executed.Subtract(ix.left).All() {
+		if src.UUID != uuid {
+			ix.left = p.executed
+			return
+		}
+	}
 }
 
 // thin drops one of the older probes when there are too many.

@@ -65,7 +65,7 @@ func (q *question) explain(i int, v verdict, ans *Answer) {
 		}
 	case ReasonSessionBehind:
 		if need = q.floor.Subtract(c).Subtract(q.lostFloor); need.IsEmpty() {
-			need = q.snap.AnnouncedExecuted().Subtract(q.lost).Subtract(c)
+			need = q.snap.FailoverLeft().Subtract(q.lost).Subtract(c)
 		}
 	case ReasonWriteUnseen:
 		need = q.unseen(i).Subtract(q.lostFloor)

@@ -201,7 +201,7 @@ func (q *question) floorWithin(i int) bool {
 		return false
 	}
 	if (lost || q.floorDropped) && i != q.primary && rule(ruleFloorCut) &&
-		!c.ContainsSet(q.snap.AnnouncedExecuted().Subtract(q.lost)) {
+		!c.ContainsSet(q.snap.FailoverLeft().Subtract(q.lost)) {
 		return false
 	}
 	q.floorLost = q.floorLost || lost
@@ -229,7 +229,7 @@ func (q *question) floorSeen(i int) bool {
 // leftSeen tells whether the stream has come to all that the failover left: until
 // then a record of the caller's earlier writes may be missing.
 func (q *question) leftSeen() bool {
-	return q.snap.AnnouncedExecuted().Subtract(q.lost).Subtract(q.snap.Delivered()).Subtract(q.horizon).IsEmpty()
+	return q.snap.FailoverLeft().Subtract(q.lost).Subtract(q.snap.Delivered()).Subtract(q.horizon).IsEmpty()
 }
 
 func (q *question) unseen(i int) gtid.Set {

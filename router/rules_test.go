@@ -139,10 +139,10 @@ func decisions() []decision {
 			w.LostSet = mustSet(t, uuidA+":101")
 		}, "app.posts/42 floor=" + uuidA + ":90:101", "no write_unseen wait", ""},
 		{"§10 key: and the stream has not come to all that the failover left", func(t testing.TB, w *routertest.World) {
-			w.LostSet, w.AnnouncedSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-101")
+			w.LostSet, w.LeftSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-101")
 		}, "app.posts/42 floor=" + uuidC + ":5 arrived=-100ms", "no write_unseen primary", ""},
 		{"§7 key: nor where the floor was lost before it was delivered", func(t testing.TB, w *routertest.World) {
-			w.AnnouncedSet = mustSet(t, uuidA+":1-101")
+			w.LeftSet = mustSet(t, uuidA+":1-101")
 			w.E = mustSet(t, uuidA+":1-101")
 		}, "app.posts/42 floor=" + uuidC + ":5 arrived=-100ms", "no write_unseen primary", ""},
 		{"§7 a GTID that is not in an older E stays in F", nil, "app.posts/42 floor=" + uuidA + ":101", "no write_unseen wait", ""},
@@ -205,29 +205,29 @@ func decisions() []decision {
 			w.LostSet = mustSet(t, uuidC+":5")
 		}, "level=session floor=" + uuidA + ":90," + uuidC + ":5 arrived=-100ms", "yes applied", ""},
 		{"§7 session: of a floor that lost its newest write, what is older is shown", func(t testing.TB, w *routertest.World) {
-			w.LostSet, w.AnnouncedSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-95")
+			w.LostSet, w.LeftSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-95")
 			w.Behind(t, 1, "1-94", 94)
 		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "no session_behind primary", ""},
 		{"§7 session: up to the announcement", func(t testing.TB, w *routertest.World) {
-			w.LostSet, w.AnnouncedSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-95")
+			w.LostSet, w.LeftSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-95")
 			w.Behind(t, 1, "1-95", 95)
 		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "yes applied", ""},
 		{"§7 session: what the failover left and the stream has not come to", func(t testing.TB, w *routertest.World) {
-			w.LostSet, w.AnnouncedSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-101")
+			w.LostSet, w.LeftSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-101")
 		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "no session_behind primary", ""},
 		{"§7 session: what was announced and lost since is not waited for", func(t testing.TB, w *routertest.World) {
-			w.LostSet, w.AnnouncedSet = mustSet(t, uuidC+":5,"+uuidA+":101"), mustSet(t, uuidA+":1-101")
+			w.LostSet, w.LeftSet = mustSet(t, uuidC+":5,"+uuidA+":101"), mustSet(t, uuidA+":1-101")
 		}, "level=session floor=" + uuidC + ":5 arrived=-100ms", "yes applied", ""},
 		{"§7 session: lost before it was delivered", func(t testing.TB, w *routertest.World) {
-			w.AnnouncedSet = mustSet(t, uuidA+":1-95")
+			w.LeftSet = mustSet(t, uuidA+":1-95")
 			w.Behind(t, 1, "1-94", 94)
 		}, "level=session floor=" + uuidA + ":101 arrived=-100ms", "no session_behind primary", ""},
 		{"§7 session: a floor that is all there needs nothing more", func(t testing.TB, w *routertest.World) {
-			w.AnnouncedSet = mustSet(t, uuidA+":1-95")
+			w.LeftSet = mustSet(t, uuidA+":1-95")
 			w.Behind(t, 1, "1-94", 94)
 		}, "level=session floor=" + uuidA + ":90 arrived=-100ms", "yes applied", ""},
 		{"§7 session: the primary shows what it announced", func(t testing.TB, w *routertest.World) {
-			w.LostSet, w.AnnouncedSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-200")
+			w.LostSet, w.LeftSet = mustSet(t, uuidC+":5"), mustSet(t, uuidA+":1-200")
 		}, "level=session server=a floor=" + uuidC + ":5 arrived=-100ms", "yes primary", ""},
 		{"§7 session: an empty floor is a floor", nil, "level=session floor=", "yes applied", ""},
 		{"§7 session: never happened", nil, "level=session floor=" + uuidA + ":101 arrived=-100ms", "yes applied", ""},

@@ -58,9 +58,9 @@ type Snapshot interface {
 	// LastFailover is the version of the newest announcement with another
 	// primary or with losses.
 	LastFailover() event.Version
-	// AnnouncedExecuted is what the announced primary had executed when it was
-	// announced: what a failover left, delivered by now or not. Empty: none is.
-	AnnouncedExecuted() gtid.Set
+	// FailoverLeft is what failovers left, delivered by now or not: what the
+	// announced primary had when it became that. Empty: none is announced.
+	FailoverLeft() gtid.Set
 	// CountedE is the newest counted E (rules §6.2) and when its tick was sent.
 	CountedE() (e gtid.Set, tickAt int64)
 

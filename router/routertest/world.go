@@ -41,7 +41,7 @@ type World struct {
 	Refused       string // why the newest probe did not count
 
 	DeliveredSet, HorizonSet, LostSet gtid.Set
-	AnnouncedSet                      gtid.Set
+	LeftSet                           gtid.Set
 	Failover                          event.Version
 	E                                 gtid.Set
 	EAt                               int64
@@ -135,8 +135,8 @@ func (w *World) Lost() gtid.Set { return w.LostSet }
 // LastFailover returns Failover.
 func (w *World) LastFailover() event.Version { return w.Failover }
 
-// AnnouncedExecuted returns AnnouncedSet.
-func (w *World) AnnouncedExecuted() gtid.Set { return w.AnnouncedSet }
+// FailoverLeft returns LeftSet.
+func (w *World) FailoverLeft() gtid.Set { return w.LeftSet }
 
 // CountedE returns E and EAt.
 func (w *World) CountedE() (e gtid.Set, at int64) { return w.E, w.EAt }

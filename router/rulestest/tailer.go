@@ -35,6 +35,7 @@ type tracker struct {
 	base     set // executed at first sight, and vetted
 	unvetted set // executed at first sight: not known yet whether it is base
 	doubted  set // executed at first sight, and compared instead
+	gone     set // of doubted: purged before it was compared
 	asked    bool
 	shown    set // compared, and found to be the stream's
 	everLost set
@@ -247,6 +248,7 @@ func (w *world) applyLosses(x int) {
 	t.base &^= t.everLost
 	t.unvetted &^= t.everLost
 	t.doubted &^= t.everLost
+	t.gone &^= t.everLost
 	t.shown &^= again
 	t.judged &^= again
 	t.taints = slices.DeleteFunc(slices.Clone(t.taints), func(x taint) bool { return x.another && again.has(x.gtid) })
@@ -263,7 +265,9 @@ func (w *world) hint(x int) bool {
 		return false
 	}
 	if t.read < s.purged { // joins base, and is reported (rules §2.2)
-		t.base |= s.previousGTIDs(s.purged) & s.executed &^ t.everLost &^ t.errant &^ t.unvetted &^ t.doubted
+		gone := s.previousGTIDs(s.purged) & s.executed &^ t.everLost &^ t.errant &^ t.unvetted
+		t.base |= gone &^ t.doubted
+		t.gone |= gone & t.doubted
 		t.read = s.purged
 		if len(t.log) < t.read {
 			t.log = append([]entry(nil), s.binlog[:t.read]...)
@@ -417,9 +421,10 @@ func (w *world) vet(x int) {
 		return
 	}
 	e := p.owned | p.executed
-	t.base |= t.unvetted & e
+	t.base |= (t.unvetted | t.gone) & e
 	t.unvetted &^= e
 	t.doubted &^= e
+	t.gone &^= e
 	if s.primary {
 		return
 	}
