@@ -162,10 +162,11 @@ func sameRun(was, now *runFacts, lastUptime time.Duration, uptimeAt int64) (bool
 // apart is what the last state says. Instead of the time between, start times are
 // compared, by the server's own wall clock, since two tailers' hosts may be an hour
 // apart: a restart after the last probe moves the start by more than the uptime that
-// was seen then. A clock that was set by more than that looks like a restart.
+// was seen then. A clock that was set by more than that looks like a restart, and so
+// does a run of which next to nothing was seen: both starts are rounded to seconds.
 func plausiblySameRun(st *event.ServerState, now *runFacts) bool {
 	uptime := time.Duration(st.UptimeSeconds) * time.Second
-	if uptime <= 0 || now.Uptime < uptime || st.Process != now.Process || now.ConnectionID <= st.Connection {
+	if uptime <= 2*time.Second || now.Uptime < uptime || st.Process != now.Process || now.ConnectionID <= st.Connection {
 		return false
 	}
 	startedWas := time.UnixMicro(st.ProbedUnixMicro).Add(-uptime)

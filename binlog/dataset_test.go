@@ -71,6 +71,9 @@ func TestJudge(t *testing.T) {
 		{"tailer restarted, server too, as another process", func(w *remembered, f *runFacts) { w.run, f.Process = nil, 42 }, false, true, true},
 		{"tailer restarted, server too, its connections counted from the start", func(w *remembered, f *runFacts) { w.run, f.ConnectionID = nil, 20 }, false, true, true},
 		{"tailer restarted, the server's clock was set", func(w *remembered, f *runFacts) { w.run, f.Now = nil, now.Add(time.Hour) }, false, true, true},
+		{"tailer restarted, server seen for two seconds alone", func(w *remembered, f *runFacts) {
+			w.run, w.state.UptimeSeconds, f.Uptime = nil, 2, 12*time.Second
+		}, false, true, true},
 		{"tailer restarted, uptime never seen", func(w *remembered, _ *runFacts) { w.run, w.state.UptimeSeconds = nil, 0 }, false, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

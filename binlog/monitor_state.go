@@ -89,6 +89,9 @@ func (s *session) compose() *event.ServerState {
 	if s.excluded != "" {
 		st.Excluded = append(st.Excluded, s.excluded)
 	}
+	if facts != nil {
+		describeChannels(st, facts)
+	}
 	s.distrustLocked(st)
 	if facts != nil {
 		s.describeLocked(st, facts, lower, known)
@@ -109,8 +112,8 @@ func (s *session) distrustLocked(st *event.ServerState) {
 	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf(excludedMute+" under %s: "+
 			"compare its data and accept them, or rebuild it from a server that is right and accept the copy", mute.Brief(16)))
-	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned); !doubtful.IsEmpty() {
-		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, and it has not been compared yet whether it has those, or others that were given these GTIDs since",
+	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned.Union(st.Received)); !doubtful.IsEmpty() {
+		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, and it has not been compared yet whether it has (or has still to apply) those, or others that were given these GTIDs since",
 			excludedUnread, doubtful.Brief(16)))
 	}
 }
@@ -128,15 +131,19 @@ func IsCopyExclusion(x string) bool { return strings.HasPrefix(x, excludedMute) 
 // Routers print it as reason catching_up.
 const excludedUnread = "catching_up"
 
-// describeLocked adds what the channels say.
-func (s *session) describeLocked(st *event.ServerState, f *serverFacts, lower int, known bool) {
-	st.Excluded = append(st.Excluded, f.exclusions(lower, known)...)
+// describeChannels adds what replication does.
+func describeChannels(st *event.ServerState, f *serverFacts) {
 	st.ReplicationErr = f.replicationError()
 	if c := f.source(); c != nil {
 		st.SourceUUID = c.sourceUUID
 		st.IORunning, st.SQLRunning = c.io == "ON", c.sql == "ON"
 		st.Received = f.received()
 	}
+}
+
+// describeLocked adds the reasons that the settings and channels give.
+func (s *session) describeLocked(st *event.ServerState, f *serverFacts, lower int, known bool) {
+	st.Excluded = append(st.Excluded, f.exclusions(lower, known)...)
 }
 
 // acceptLocked applies what the operator accepted.

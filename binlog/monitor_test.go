@@ -405,6 +405,32 @@ func TestMonitorLosses(t *testing.T) {
 	})
 }
 
+// TestMonitorReceivedLosses: rules §10. What a replica has received of what was
+// lost it will show as soon as it applies it, before anybody has compared it.
+func TestMonitorReceivedLosses(t *testing.T) {
+	scripted(t, func(r *rig) {
+		r.s.f.channels[0].received = mustSet(t, uuidA+":1-12")
+		r.start(MonitorOptions{})
+		defer r.end()
+		r.settle()
+		r.want("excluded", strings.Join(r.latest().Excluded, "; "), "")
+		r.ids.do(func() {
+			r.ids.loss, r.ids.ever = 99, mustSet(t, uuidA+":11-13")
+			r.ids.known[mustGTID(t, uuidA+":11")] = event.Known{State: event.Identified, OriginalCommit: 5, Tables: tables(1)}
+			r.ids.known[mustGTID(t, uuidA+":12")] = event.Known{State: event.Identified, OriginalCommit: 6, Tables: tables(1)}
+		})
+		r.settle()
+		if got := strings.Join(r.latest().Excluded, "; "); !strings.HasPrefix(got, excludedUnread) || !strings.Contains(got, uuidA+":11-12,") {
+			t.Errorf("excluded %q, want %s for 11 and 12, which it has to apply", got, excludedUnread)
+		}
+		r.show(uuidA+":11", 5, 1)
+		r.show(uuidA+":12", 6, 1)
+		r.s.execute(t, uuidA+":11-12")
+		r.settle()
+		r.want("excluded", strings.Join(r.latest().Excluded, "; "), "")
+	})
+}
+
 func TestMonitorFollowExecuted(t *testing.T) {
 	scripted(t, func(r *rig) {
 		r.s.run.LogBin = false

@@ -437,15 +437,16 @@ func (t *tracker) mute(executed gtid.Set) gtid.Set {
 	return t.unnamed.Intersect(t.unproven(executed))
 }
 
-// doubtful are GTIDs under which a transaction was lost, which the server has or
-// is committing, while it has not been compared whether that is the lost one or
-// the one that was given the GTID since. Nothing newer tells of it: what the lost
-// one wrote may be old rows in every other respect (rules §10, §11.2).
-func (t *tracker) doubtful(executed, owned gtid.Set) gtid.Set {
+// doubtful are GTIDs under which a transaction was lost, which the server has, is
+// committing or has still to apply (pending), while it has not been compared
+// whether that is the lost one or the one that was given the GTID since. Nothing
+// newer tells of it: what the lost one wrote may be old rows in every other respect
+// (rules §10, §11.2), and it can be read from its commit on, before it is compared.
+func (t *tracker) doubtful(executed, pending gtid.Set) gtid.Set {
 	if t.everLost.IsEmpty() || t.primary || t.follow == FollowExecuted {
 		return gtid.Set{}
 	}
-	return t.unproven(executed.Union(owned)).Intersect(t.everLost).Subtract(t.judged)
+	return t.unproven(executed.Union(pending)).Intersect(t.everLost).Subtract(t.judged)
 }
 
 // suspects are executed GTIDs that nothing accounts for yet.

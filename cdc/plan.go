@@ -93,7 +93,7 @@ type Tail struct {
 	OtherFold bool
 	// PrevE is owned ∪ executed of the announced primary as STATE has it.
 	PrevE gtid.Set
-	// Anywhere is owned ∪ executed of all servers as STATE has it, from before the
+	// Anywhere is owned ∪ executed ∪ received of all servers as STATE has it, from before the
 	// primary was asked.
 	Anywhere gtid.Set
 	// Commits are the newest transactions, oldest first; the last Since of them

@@ -203,8 +203,8 @@ func (l *ledger) tail(print [8]byte) *Tail {
 	}
 }
 
-// executedAnywhere is what all servers executed or were committing by their newest
-// states.
+// executedAnywhere is what all servers executed, were committing or had still to
+// apply by their newest states.
 func (c *Conn) executedAnywhere(ctx context.Context) (gtid.Set, error) {
 	var subjects map[string]uint64
 	err := c.retry(ctx, "list the states of servers", func(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (c *Conn) executedAnywhere(ctx context.Context) (gtid.Set, error) {
 		case err != nil:
 			return gtid.Set{}, err
 		case st != nil:
-			all = all.Union(st.Executed).Union(st.Owned)
+			all = all.Union(st.Executed).Union(st.Owned).Union(st.Received)
 		}
 	}
 	return all, nil

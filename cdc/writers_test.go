@@ -265,7 +265,7 @@ func TestFailover(t *testing.T) {
 func TestLostBeforeItWasDelivered(t *testing.T) {
 	c, r, w := tenStored(t)
 	w.end(t)
-	lastSeen(t, c, &event.ServerState{Server: "b *", UUID: uuidB, Epoch: 2, Alive: true, Executed: upTo(11).Add(gb(1)), Owned: gtid.Of(ga(12))})
+	lastSeen(t, c, &event.ServerState{Server: "b *", UUID: uuidB, Epoch: 2, Alive: true, Executed: upTo(11).Add(gb(1)), Owned: gtid.Of(ga(12)), Received: upTo(13)})
 	f := facts(upTo(10))
 	f.Epoch = 3
 	f.Restart = &cdc.RestartEvidence{Before: upTo(0)}
@@ -273,11 +273,11 @@ func TestLostBeforeItWasDelivered(t *testing.T) {
 		f.Restart.Commits = append(f.Restart.Commits, cdc.Commit{Identity: tx(n).Identity()})
 	}
 	w = write(t, c, cdc.WriterOptions{}, f)
-	w.numbered(t, 13, 13)
+	w.numbered(t, 14, 14)
 	r.wantAll(t, w)
 	list := itemsOf[*event.Announcement](r)
 	a := list[len(list)-1]
-	if want := gtid.Of(ga(11), ga(12)); !a.Lost.Equal(want) || !a.NewlyLost.Equal(want) || a.History != 1 {
+	if want := gtid.Of(ga(11), ga(12), ga(13)); !a.Lost.Equal(want) || !a.NewlyLost.Equal(want) || a.History != 1 {
 		t.Errorf("lost %v (new %v) in history %d, want %v in history 1", a.Lost, a.NewlyLost, a.History, want)
 	}
 	w.end(t)

@@ -119,13 +119,13 @@ func (w *world) previousE(l *ledger) set {
 	return last.owned | last.executed
 }
 
-// anywhere is what all servers owned or had executed of one server's own, by their
-// newest states.
+// anywhere is what all servers owned, had executed or had still to apply of one
+// server's own, by their newest states.
 func (w *world) anywhere(uuid gtid.UUID) (all set) {
 	for x := range w.states {
 		if posted := w.states[x]; len(posted) > 0 {
 			last := &posted[len(posted)-1]
-			all |= last.owned | last.executed
+			all |= last.owned | last.executed | last.received
 		}
 	}
 	var own set

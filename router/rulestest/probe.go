@@ -54,11 +54,12 @@ func (w *world) publishState(x int) {
 	if t.excluded != "" {
 		st.Excluded = []string{t.excluded}
 	}
-	if doubtful := (p.executed | p.owned) &^ t.base &^ t.shown & t.everLost &^ t.judged; doubtful != 0 && !p.primary && !s.followExecuted {
+	received := w.received(s)
+	if doubtful := (p.executed | p.owned | received) &^ t.base &^ t.shown & t.everLost &^ t.judged; doubtful != 0 && !p.primary && !s.followExecuted {
 		// It may hold what was lost (rules §10, §11.2).
 		st.Excluded = append(st.Excluded, "catching_up: not compared")
 	}
-	w.post(x, posted{ev: st, owned: p.owned, executed: p.executed, data: t.data, began: p.began})
+	w.post(x, posted{ev: st, owned: p.owned, executed: p.executed, received: received, data: t.data, began: p.began})
 	t.saved = saved{tracker: t.tracker, data: t.data, ok: true}
 	t.saved.executed, t.saved.judged, t.saved.doubted, t.saved.asked = p.executed, 0, 0, false
 	t.saved.shown = p.executed &^ (p.executed &^ t.base &^ t.shown) &^ t.base

@@ -28,6 +28,14 @@ func (w *world) receive(x int) bool {
 
 const appliers = 3
 
+// received is what a replica has still to apply.
+func (w *world) received(s *server) (all set) {
+	for _, n := range s.relay {
+		all |= one(w.txs[n].slot)
+	}
+	return all
+}
+
 // apply begins to apply a transaction of the relay log. Without commit order
 // any that waits for no row may overtake.
 func (w *world) apply(x int, b byte) bool {

@@ -11,6 +11,7 @@ import (
 type posted struct {
 	ev              *event.ServerState
 	owned, executed set
+	received        set   // and not applied
 	data            int   // the data set that it speaks of
 	began           int64 // when its probe did
 }

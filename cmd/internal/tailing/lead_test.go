@@ -35,6 +35,32 @@ func unwired(clock *int64) *Tailing {
 	return t
 }
 
+// TestPrimaryOfAnOlderFormat: states that name no time of their probe are heard as
+// long as they change.
+func TestPrimaryOfAnOlderFormat(t *testing.T) {
+	clock := int64(time.Hour)
+	tl := unwired(&clock)
+	a := event.ServerState{Server: "a", Epoch: 5, Alive: true, Role: event.RolePrimary}
+	for n := range uint64(5) {
+		s := a
+		s.Ticks = []event.RouterTick{{Tick: n}}
+		if err := tl.view.State(&s); err != nil {
+			t.Fatal(err)
+		}
+		if clock += int64(2 * time.Second); !tl.view.otherPrimary("b") {
+			t.Fatal("a primary that goes on is not heard")
+		}
+	}
+	again := a
+	again.Ticks = []event.RouterTick{{Tick: 4}}
+	if err := tl.view.State(&again); err != nil { // read again after a reconnect
+		t.Fatal(err)
+	}
+	if clock += int64(2 * time.Second); tl.view.otherPrimary("b") {
+		t.Error("a primary is heard by its last word alone")
+	}
+}
+
 // TestPrimaryThatDiedSilently: the last word of a tailer that died together with
 // its primary says that the primary lives. It keeps another one from being
 // announced for a lease, and not for ever.

@@ -98,13 +98,19 @@ func (v *view) State(s *event.ServerState) error {
 	if old != nil && old.Epoch > s.Epoch {
 		return nil
 	}
-	if old == nil || old.Epoch != s.Epoch || old.ProbedUnixMicro != s.ProbedUnixMicro {
+	if old == nil || old.Epoch != s.Epoch || old.ProbedUnixMicro != s.ProbedUnixMicro || s.ProbedUnixMicro == 0 && moved(old, s) {
 		v.heard[s.Server] = v.t.o.Clock()
 	}
 	v.states[s.Server] = s
 	close(v.changed)
 	v.changed = make(chan struct{})
 	return nil
+}
+
+// moved tells that a state of a format that names no time of its probe is of a later
+// one than another.
+func moved(old, s *event.ServerState) bool {
+	return !old.Executed.Equal(s.Executed) || !slices.Equal(old.Ticks, s.Ticks)
 }
 
 // Definition is the follower's.
