@@ -195,7 +195,7 @@ func TestBatchIsBounded(t *testing.T) {
 		t.Errorf("one more: got %d %s", status, body)
 	}
 	// Routes that wait for the primary's probe wait together.
-	// One after another they would outlast the test's deadline.
+	// One after another they would outlast the server's WriteTimeout.
 	s.client.Timeout = time.Minute
 	floor := `{"level":"strong","floor":"` + uuidA + `:101"},`
 	_, _, body := s.do("POST", "/v1/batch", `{"requests":[`+strings.TrimSuffix(strings.Repeat(floor, serve.MaxBatch), ",")+`]}`)
