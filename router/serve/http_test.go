@@ -196,7 +196,7 @@ func TestBatchIsBounded(t *testing.T) {
 	}
 	// Routes that wait for the primary's probe wait together.
 	// One after another they would outlast the server's WriteTimeout.
-	s.client.Timeout = time.Minute
+	s.client.Timeout = hang
 	floor := `{"level":"strong","floor":"` + uuidA + `:101"},`
 	_, _, body := s.do("POST", "/v1/batch", `{"requests":[`+strings.TrimSuffix(strings.Repeat(floor, serve.MaxBatch), ",")+`]}`)
 	if n := strings.Count(body, `"write_unseen"`); n != serve.MaxBatch {
