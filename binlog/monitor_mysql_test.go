@@ -85,6 +85,7 @@ func ioThreadStopped(t *testing.T, c *testenv.Cluster) {
 	w := watch(t, b, stream, nil)
 	w.wait("both threads", func(st *event.ServerState) bool { return st.IORunning && st.SQLRunning && !st.SourceUUID.IsZero() })
 	must(t, b.StopIOThread(t.Context()))
+	defer func() { must(t, b.StartIOThread(t.Context())) }() // however the test ends
 	w.wait("the receiver stopped", func(st *event.ServerState) bool { return !st.IORunning && st.SQLRunning && st.Alive })
 	must(t, c.Primary().Exec(t.Context(), "INSERT INTO app.other (v) VALUES (2)"))
 	st := w.wait("a tick later", func(st *event.ServerState) bool { return len(st.Ticks) == 1 && st.Ticks[0].Tick > 5 })
@@ -148,6 +149,7 @@ func gtidModeRelaxed(t *testing.T, c *testenv.Cluster) {
 	w := watch(t, a, startStream(t, a), nil)
 	w.alive()
 	must(t, a.Exec(t.Context(), "SET GLOBAL gtid_mode = ON_PERMISSIVE"))
+	defer func() { must(t, a.Exec(t.Context(), "SET GLOBAL gtid_mode = ON")) }() // however the test ends
 	w.wait("mode", func(st *event.ServerState) bool { return st.GTIDMode == "ON_PERMISSIVE" && st.Alive })
 	must(t, a.Exec(t.Context(), "SET GLOBAL gtid_mode = ON"))
 	w.wait("mode", func(st *event.ServerState) bool { return st.GTIDMode == "ON" && st.Alive })
