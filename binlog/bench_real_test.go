@@ -108,7 +108,7 @@ func readGoMySQL(b *testing.B, s *testenv.Server, from gtid.Set) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx := testenvtest.Context(b, time.Minute)
+	ctx := testenvtest.Context(b, hang)
 	for n := 0; n < realTxns; {
 		ev, err := stream.GetEvent(ctx)
 		if err != nil {

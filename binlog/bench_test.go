@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 	"github.com/go-mysql-org/go-mysql/replication"
@@ -172,7 +171,7 @@ func BenchmarkDelivery(b *testing.B) {
 				if err != nil {
 					return nil, err
 				}
-				return &Session{Source: newPacketSource(c, 10*time.Second, 1<<26, serverError), Facts: scriptFacts}, nil
+				return &Session{Source: newPacketSource(c, hang, 1<<26, serverError), Facts: scriptFacts}, nil
 			},
 		})
 		if err != nil {
@@ -190,7 +189,7 @@ func BenchmarkDelivery(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s := newPacketSource(c, 10*time.Second, 1<<26, serverError)
+		s := newPacketSource(c, hang, 1<<26, serverError)
 		defer s.Close()
 		b.ResetTimer()
 		for n := 0; n < b.N; {

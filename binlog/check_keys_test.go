@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/testenv/testenvtest"
@@ -13,7 +12,7 @@ import (
 // TestInspectKeys: what `keys:` names is looked for on the primary.
 func TestInspectKeys(t *testing.T) {
 	s := servers.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	must(t, s.Exec(ctx, "CREATE DATABASE inspected; CREATE TABLE inspected.t (id INT PRIMARY KEY, author_id INT)"))
 	t.Cleanup(func() { must(t, s.Exec(context.Background(), "DROP DATABASE inspected")) })
 	cfg := tidegateConfig(s)

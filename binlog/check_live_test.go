@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/cdc/event"
@@ -27,7 +26,7 @@ func openAs(t *testing.T, cfg binlog.ServerConfig) *sql.DB {
 // SQL that mends it.
 func TestInspectRealServer(t *testing.T) {
 	s := servers.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	cfg := tidegateConfig(s)
 	db := openAs(t, cfg)
 	find := func(what string) (binlog.Finding, bool) {
@@ -85,7 +84,7 @@ func TestInspectRealServer(t *testing.T) {
 // TestMonitorRefusesTooFewPrivileges: refused at start, with the GRANT.
 func TestMonitorRefusesTooFewPrivileges(t *testing.T) {
 	s := servers.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	must(t, s.Exec(ctx, "CREATE USER lame@'%' IDENTIFIED BY 'p'"))
 	t.Cleanup(func() { must(t, s.Exec(context.Background(), "DROP USER lame@'%'")) })
 	for _, tt := range []struct{ password, want string }{
@@ -110,7 +109,7 @@ func TestMonitorRefusesTooFewPrivileges(t *testing.T) {
 // TestCanary reads rows by their clear keys.
 func TestCanary(t *testing.T) {
 	s := servers.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	must(t, s.Exec(ctx, "CREATE DATABASE canary; CREATE TABLE canary.t (id INT, name VARCHAR(20) COLLATE utf8mb4_0900_ai_ci, bin VARBINARY(4), at TIMESTAMP(3) NULL, v VARCHAR(10), PRIMARY KEY (id, name, bin)); "+
 		"INSERT INTO canary.t VALUES (1, 'Résumé', 0x00ff, '2026-11-30 10:00:00.5', NULL), (1, 'x', '', NULL, '')"))
 	t.Cleanup(func() { must(t, s.Exec(context.Background(), "DROP DATABASE canary")) })

@@ -34,9 +34,6 @@ func (p *Prober) Probe(ctx context.Context) (Probe, error) { return p.link.probe
 // Close ends both connections.
 func (p *Prober) Close() error { return errors.Join(p.link.close(), p.backend.close()) }
 
-// ParseOwned reads @@global.gtid_owned.
-var ParseOwned = parseOwned
-
 // Excluded returns which of the tables, (schema, table) as the primary has them, a
 // server is excluded for by its configuration, and its role as if the primary were
 // not there.

@@ -98,7 +98,7 @@ func TestStalledConnection(t *testing.T) {
 		o.Log = nil
 	})
 	// Idle for some read timeouts: heartbeats come, and no reconnect.
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, hang, func() (bool, string) {
 		l.rec.mu.Lock()
 		defer l.rec.mu.Unlock()
 		return l.rec.progress > 30, fmt.Sprintf("%d heartbeats", l.rec.progress)
@@ -107,7 +107,7 @@ func TestStalledConnection(t *testing.T) {
 		t.Errorf("%d reconnects while idle", c.Reconnects)
 	}
 	proxy.Stall(testenv.BothWays)
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, hang, func() (bool, string) {
 		up, _, err := l.tailer.Status()
 		return !up, fmt.Sprintf("still up: %v", err)
 	})
@@ -122,7 +122,7 @@ func TestStalledConnection(t *testing.T) {
 func TestXAAcrossRestarts(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 1})
 	primary := c.Primary()
-	ctx := testenvtest.Context(t, 2*time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	must := func(statements ...string) {
 		t.Helper()
 		conn, err := primary.DB().Conn(ctx)
@@ -242,7 +242,7 @@ func TestLoggedCascades(t *testing.T) {
 func TestPurgedPosition(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 1})
 	primary := c.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	s := newSession(t, primary)
 	schema(t, s, "purged")
 	from := executed(t, primary)
@@ -283,7 +283,7 @@ func TestRefusedServers(t *testing.T) {
 		Servers: 2, Independent: true,
 		PerServer: map[string]testenv.ServerOptions{"b": {NoBinlog: true}},
 	})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	run := func(o binlog.TailerOptions) error {
 		tailer, err := binlog.NewTailer(o)
 		if err != nil {
@@ -332,7 +332,7 @@ func TestAnonymousTransaction(t *testing.T) {
 	s := newSession(t, primary)
 	schema(t, s, "anon")
 	s.exec("CREATE TABLE t (id INT PRIMARY KEY)")
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	tailer, err := binlog.NewTailer(binlog.TailerOptions{Server: serverConfig(primary), From: executed(t, primary), Heartbeat: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -340,12 +340,12 @@ func TestAnonymousTransaction(t *testing.T) {
 	rec := newRecorder()
 	done := make(chan error, 1)
 	go func() { done <- tailer.Run(ctx, rec) }()
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, hang, func() (bool, string) {
 		up, _, err := tailer.Status()
 		return up, fmt.Sprint(err)
 	})
 	s.exec("INSERT INTO t VALUES (1)")
-	testenvtest.WaitUntil(t, 30*time.Second, func() (bool, string) { // a server that has sent nothing yet is refused as it is
+	testenvtest.WaitUntil(t, hang, func() (bool, string) { // a server that has sent nothing yet is refused as it is
 		rec.mu.Lock()
 		defer rec.mu.Unlock()
 		return len(rec.txns) == 1, "the first transaction was not read"

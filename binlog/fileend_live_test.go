@@ -3,7 +3,6 @@ package binlog_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/testenv"
@@ -15,7 +14,7 @@ import (
 func TestFileEnds(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 1, Args: []string{"--log-bin=bin.it's_é"}})
 	s := c.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	write := func(statements string) {
 		t.Helper()
 		must(t, s.Exec(ctx, statements))

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/cdc/event"
@@ -44,7 +43,7 @@ func newFilterBed(t *testing.T, c *testenv.Cluster, tables [][2]string) *filterB
 	return b
 }
 
-// under sets filters on s while fn runs.
+// under sets filters on s while fn runs, however that ends.
 func (b *filterBed) under(s *testenv.Server, rules string, fn func()) {
 	b.t.Helper()
 	set := func(rules string) {
@@ -53,10 +52,10 @@ func (b *filterBed) under(s *testenv.Server, rules string, fn func()) {
 		must(b.t, s.Exec(b.t.Context(), "CHANGE REPLICATION FILTER "+rules))
 		must(b.t, s.StartSQLThread(b.t.Context()))
 	}
+	kind, _, _ := strings.Cut(rules, " ")
+	defer set(kind + " = ()")
 	set(rules)
 	fn()
-	kind, _, _ := strings.Cut(rules, " ")
-	set(kind + " = ()")
 }
 
 func quotedTable(n [2]string) string { return fmt.Sprintf("`%s`.`%s`", n[0], n[1]) }
@@ -197,7 +196,7 @@ func TestFactsUnderSQLModes(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2, Args: []string{
 		"--sql-mode=PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,IGNORE_SPACE,HIGH_NOT_PRECEDENCE",
 	}})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	s := c.Server("b")
 	must(t, s.StopSQLThread(ctx))
 	must(t, s.Exec(ctx, "CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = (app.t)"))
@@ -220,7 +219,7 @@ func TestFactsUnderSQLModes(t *testing.T) {
 // TestChannelNamedLikeTheGroups: only two names are Group Replication's own.
 func TestChannelNamedLikeTheGroups(t *testing.T) {
 	s := servers.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	role := func() event.Role {
 		t.Helper()
 		_, role, err := binlog.Excluded(ctx, tidegateConfig(s), nil)

@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
 )
+
+// hang is when a test gives up waiting. It only stops a test that hangs, and says
+// nothing of how long anything may take.
+const hang = 2 * time.Minute
 
 // servers is one primary for the tests of this package; each test works in a
 // schema of its own.

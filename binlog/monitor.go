@@ -17,6 +17,12 @@ import (
 	"tidegate/cdc/key"
 )
 
+// Defaults of [MonitorOptions] that the configuration has too.
+const (
+	DefaultMinInterval  = time.Millisecond
+	DefaultProbeTimeout = 2 * time.Second
+)
+
 // MonitorOptions say how one server is watched. Functions are called from the
 // monitor's goroutines, several at once, and must not call back into it unless
 // said so.
@@ -60,9 +66,9 @@ type MonitorOptions struct {
 	// OtherPrimary tells whether another reachable server is a primary; nil: no.
 	OtherPrimary func() bool
 
-	MinInterval    time.Duration // between the beginnings of two probes, up to four of it under load and on a primary; 0: 1 ms
+	MinInterval    time.Duration // between the beginnings of two probes, up to four of it under load and on a primary; 0: DefaultMinInterval
 	WaitSlice      time.Duration // how long one proof waits in the server; 0: 5 ms
-	ProbeTimeout   time.Duration // of one probe, beyond the wait; 0: 2 s. Then the lease ends
+	ProbeTimeout   time.Duration // of one probe, beyond the wait; 0: DefaultProbeTimeout. Then the lease ends
 	IdleInterval   time.Duration // between looks at the ticks; 0: 50 ms
 	AliveInterval  time.Duration // between probes when no router ticks; 0: 1 s
 	FactsInterval  time.Duration // between looks at channels and settings; 0: 250 ms
@@ -107,9 +113,9 @@ func (o *MonitorOptions) defaults() error {
 		v   *time.Duration
 		def time.Duration
 	}{
-		{&o.MinInterval, time.Millisecond},
+		{&o.MinInterval, DefaultMinInterval},
 		{&o.WaitSlice, 5 * time.Millisecond},
-		{&o.ProbeTimeout, 2 * time.Second},
+		{&o.ProbeTimeout, DefaultProbeTimeout},
 		{&o.IdleInterval, 50 * time.Millisecond},
 		{&o.AliveInterval, time.Second},
 		{&o.FactsInterval, 250 * time.Millisecond},

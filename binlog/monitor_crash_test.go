@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/cdc/event"
@@ -18,8 +17,8 @@ func TestRunsOnRealServers(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{
 		"b": {Relaxed: true, Args: []string{"--replica-skip-errors=1062"}},
 	}})
-	must(t, c.Primary().Exec(testenvtest.Context(t, 30*time.Second), "CREATE TABLE app.t (id INT PRIMARY KEY, v INT)"))
-	must(t, c.WaitInSync(testenvtest.Context(t, 30*time.Second)))
+	must(t, c.Primary().Exec(testenvtest.Context(t, hang), "CREATE TABLE app.t (id INT PRIMARY KEY, v INT)"))
+	must(t, c.WaitInSync(testenvtest.Context(t, hang)))
 	for _, tt := range []struct {
 		name string
 		run  func(*testing.T, *testenv.Cluster)
@@ -169,7 +168,7 @@ func rebuiltNewUUID(t *testing.T, c *testenv.Cluster)  { rebuilt(t, c, true) }
 // what was known of the old one is gone.
 func rebuilt(t *testing.T, c *testenv.Cluster, newUUID bool) {
 	s := c.Server("c")
-	ctx := testenvtest.Context(t, 2*time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	w := watch(t, s, startStream(t, c.Primary()), nil)
 	before := w.alive()
 	must(t, s.WipeAndRebuildFrom(ctx, c.Primary(), newUUID))
@@ -188,7 +187,7 @@ func rebuilt(t *testing.T, c *testenv.Cluster, newUUID bool) {
 // to a monitor that knows the published state alone.
 func rebuiltLongerBinlog(t *testing.T, c *testenv.Cluster) {
 	s := c.Server("c")
-	ctx := testenvtest.Context(t, 2*time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	binlogOf := func(what string) string {
 		v, err := s.QueryString(ctx, "SELECT LOCAL->>'$.binary_log_"+what+"' FROM performance_schema.log_status")
 		must(t, err)
@@ -260,7 +259,7 @@ func promotion(t *testing.T, c *testenv.Cluster) {
 	if want := int(now.Executed.Subtract(now.Restart.Before).Count()); ids != want || want == 0 {
 		t.Errorf("%d identities, want %d", ids, want)
 	}
-	must(t, c.Promote(testenvtest.Context(t, time.Minute), next, true))
+	must(t, c.Promote(testenvtest.Context(t, hang), next, true))
 	wc.wait("primary", func(st *event.ServerState) bool { return st.Role == event.RolePrimary && st.Drained && st.Writable })
 	wa.wait("replica", func(st *event.ServerState) bool { return st.Role == event.RoleReplica && !st.Writable })
 	insert(t, next, 201)

@@ -3,7 +3,6 @@ package binlog_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/binlog/gtid"
@@ -18,7 +17,7 @@ func TestFirstSightOnRealServers(t *testing.T) {
 	c := testenvtest.Cluster(t, testenv.Options{})
 	a, b := c.Primary(), c.Server("b")
 	must(t, a.Exec(t.Context(), "CREATE TABLE app.first (id INT PRIMARY KEY)"))
-	must(t, c.WaitInSync(testenvtest.Context(t, 30*time.Second)))
+	must(t, c.WaitInSync(testenvtest.Context(t, hang)))
 	next := newestOf(t, a)
 	next.Seq++
 	must(t, b.Exec(t.Context(), fmt.Sprintf(
@@ -33,7 +32,7 @@ func TestFirstSightOnRealServers(t *testing.T) {
 	if got := newestOf(t, a); got != next {
 		t.Fatalf("the primary gave %s, not %s", got, next)
 	}
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, hang, func() (bool, string) {
 		return stream.Lookup(next).State == event.Identified, "the stream has not brought it"
 	})
 	st = w.wait("tainted as a whole", func(st *event.ServerState) bool {

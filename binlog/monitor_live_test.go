@@ -88,7 +88,7 @@ func tidegateConfig(s *testenv.Server) binlog.ServerConfig {
 // startStream reads the primary from its present executed set on.
 func startStream(t *testing.T, primary *testenv.Server, tee ...binlog.Handler) *streamOf {
 	t.Helper()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	executed, err := primary.GTIDExecuted(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func watch(t *testing.T, s *testenv.Server, ids event.Identities, change func(*b
 func (w *watched) wait(what string, ok func(*event.ServerState) bool) *event.ServerState {
 	w.t.Helper()
 	var st *event.ServerState
-	testenvtest.WaitUntil(w.t, 20*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(w.t, hang, func() (bool, string) {
 		st = w.m.State()
 		if st == nil {
 			return false, what + ": no state yet"
@@ -209,7 +209,7 @@ func confirmed(st *event.ServerState) gtid.Set { return st.Executed.Subtract(st.
 // waitConfirmed waits until everything that the server s has now is confirmed.
 func (w *watched) waitConfirmed(s *testenv.Server) *event.ServerState {
 	w.t.Helper()
-	text, err := s.GTIDExecuted(testenvtest.Context(w.t, 10*time.Second))
+	text, err := s.GTIDExecuted(testenvtest.Context(w.t, hang))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package binlog_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/testenv/testenvtest"
@@ -14,7 +13,7 @@ import (
 // was restarted: a new epoch, and a server without binlog and with relaxed
 // durability stays excluded until somebody accepts it.
 func TestEachPinIsANewConnection(t *testing.T) {
-	idles, pins, err := binlog.PinAgain(testenvtest.Context(t, 30*time.Second), tidegateConfig(servers.Primary()), 2, 4)
+	idles, pins, err := binlog.PinAgain(testenvtest.Context(t, hang), tidegateConfig(servers.Primary()), 2, 4)
 	must(t, err)
 	if before := slices.Max(idles); pins[0] <= before {
 		t.Errorf("the first pin is connection %d, made before connection %d", pins[0], before)

@@ -153,7 +153,7 @@ func startTail(t testing.TB, s *testenv.Server, change func(*binlog.TailerOption
 
 func executed(t testing.TB, s *testenv.Server) gtid.Set {
 	t.Helper()
-	text, err := s.GTIDExecuted(testenvtest.Context(t, 10*time.Second))
+	text, err := s.GTIDExecuted(testenvtest.Context(t, hang))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func executed(t testing.TB, s *testenv.Server) gtid.Set {
 func (l *tail) caughtUp() gtid.Set {
 	l.t.Helper()
 	want := executed(l.t, l.server)
-	testenvtest.WaitUntil(l.t, 20*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(l.t, hang, func() (bool, string) {
 		l.rec.mu.Lock()
 		defer l.rec.mu.Unlock()
 		_, _, err := l.tailer.Status()
@@ -181,7 +181,7 @@ func (l *tail) caughtUp() gtid.Set {
 func (l *tail) defined(tables ...string) {
 	l.t.Helper()
 	for _, name := range tables {
-		testenvtest.WaitUntil(l.t, 20*time.Second, func() (bool, string) {
+		testenvtest.WaitUntil(l.t, hang, func() (bool, string) {
 			d, ok := l.rec.definition(name)
 			return ok && !d.Dropped, "no definition of " + name
 		})
@@ -211,7 +211,7 @@ func newSession(t testing.TB, s *testenv.Server) *session {
 func (s *session) exec(statements ...string) {
 	s.t.Helper()
 	for _, q := range statements {
-		if _, err := s.conn.ExecContext(testenvtest.Context(s.t, 30*time.Second), q); err != nil {
+		if _, err := s.conn.ExecContext(testenvtest.Context(s.t, hang), q); err != nil {
 			s.t.Fatalf("%s: %v", q, err)
 		}
 	}
@@ -220,7 +220,7 @@ func (s *session) exec(statements ...string) {
 // rows returns a query's rows as text, columns separated by a bar.
 func (s *session) rows(q string) (out []string) {
 	s.t.Helper()
-	rows, err := s.conn.QueryContext(testenvtest.Context(s.t, 30*time.Second), q)
+	rows, err := s.conn.QueryContext(testenvtest.Context(s.t, hang), q)
 	if err != nil {
 		s.t.Fatalf("%s: %v", q, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"sort"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/binlog"
 	"tidegate/cdc/event"
@@ -67,7 +66,7 @@ func (b *bed) learn() {
 		b.n.table(b.name, table)
 		want := b.s.rows(fmt.Sprintf("SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA='%s' AND TABLE_NAME='%s' AND INDEX_NAME='PRIMARY' ORDER BY SEQ_IN_INDEX", b.name, table))
 		columns := b.s.rows(fmt.Sprintf("SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA='%s' AND TABLE_NAME='%s'", b.name, table))
-		testenvtest.WaitUntil(b.t, 20*time.Second, func() (bool, string) {
+		testenvtest.WaitUntil(b.t, hang, func() (bool, string) {
 			d, ok := b.l.rec.definition(b.name + "." + table)
 			var got []string
 			for _, c := range d.Primary {

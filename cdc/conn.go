@@ -450,14 +450,19 @@ var errNotYet = errors.New("does not exist yet")
 // exist yet, until ctx ends.
 func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) error) error {
 	var pause backoff
+	var last error // the newest reason that says more than that ctx has ended
 	for {
 		err := c.bounded(ctx, fn)
 		if err == nil || ctx.Err() == nil && !isTransport(err) && !errors.Is(err, context.DeadlineExceeded) &&
 			!errors.Is(err, errNotYet) && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) && !errors.Is(err, jetstream.ErrBucketExists) && !isConflict(err) {
 			return err
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), err)
+		ended := ctx.Err()
+		if last == nil || ended == nil || !errors.Is(err, ended) {
+			last = err
+		}
+		if ended != nil {
+			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), last)
 		}
 		if failed := c.failure(); failed != nil {
 			return fmt.Errorf("%s: %w", what, failed)
@@ -466,7 +471,7 @@ func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) 
 			c.log.Warn("waiting for NATS", "for", what, "error", err)
 		}
 		if !pause.wait(ctx) {
-			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), err)
+			return fmt.Errorf("%s: %w (last: %w)", what, context.Cause(ctx), last)
 		}
 	}
 }

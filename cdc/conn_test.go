@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -110,7 +111,7 @@ func natsServer(t *testing.T, change func(*server.Options)) *server.Server {
 		s.Shutdown()
 		s.WaitForShutdown()
 	})
-	if !s.ReadyForConnections(10 * time.Second) {
+	if !s.ReadyForConnections(hang) {
 		t.Fatal("NATS server is not ready")
 	}
 	return s
@@ -402,42 +403,65 @@ func TestRequestEndsWithTheConnection(t *testing.T) {
 // TestOpenIsNotInterrupted: the first connect ends no request, since none can
 // have been lost with a connection before it.
 func TestOpenIsNotInterrupted(t *testing.T) {
-	var waited waitedForNATS
+	var waited atomic.Bool
 	o := options(t, t.TempDir())
-	o.Log = slog.New(slog.NewTextHandler(&waited, nil))
+	o.Log = slog.New(slog.NewTextHandler(&waitedForNATS{first: func() { waited.Store(true) }}, nil))
 	open(t, o)
 	if waited.Load() {
 		t.Error("an embedded NATS was waited for")
 	}
 }
 
-// waitedForNATS is a log that looks for one line.
-type waitedForNATS struct{ atomic.Bool }
+// waitedForNATS is a log that calls first at the first line that says so.
+type waitedForNATS struct {
+	text  bytes.Buffer
+	first func()
+	once  sync.Once
+}
 
 func (w *waitedForNATS) Write(line []byte) (int, error) {
+	w.text.Write(line)
 	if bytes.Contains(line, []byte("waiting for NATS")) {
-		w.Store(true)
+		w.once.Do(w.first)
 	}
 	return len(line), nil
 }
 
-// Where nobody listens, the address and the reason are said, and no password.
+// Where nobody listens, the address and the reason are said, and no password;
+// whenever who asked gave up, between two attempts or within one.
 func TestNobodyListens(t *testing.T) {
-	var said bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	said := waitedForNATS{first: cancel}
 	o := external(t, "nats://user:hidden@127.0.0.1:1")
 	o.Log = slog.New(slog.NewTextHandler(&said, nil))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
 	_, err := cdc.Open(ctx, o)
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("open: %v", err)
 	}
-	for _, text := range []string{err.Error(), said.String()} {
+	for _, text := range []string{err.Error(), said.text.String()} {
 		if !strings.Contains(text, "no connection to NATS at nats://127.0.0.1:1: ") || !strings.Contains(text, "connection refused") {
 			t.Errorf("no address or no reason in %q", text)
 		}
 		if strings.Contains(text, "hidden") || strings.Contains(text, "outbound buffer") {
 			t.Errorf("got %q", text)
 		}
+	}
+}
+
+// The reason is what the newest attempt says that was not cut short, also when the
+// end of who asked cuts the next one.
+func TestRetryKeepsTheReason(t *testing.T) {
+	c := cdc.MemoryConn("one", &cdc.MemoryStore{})
+	ctx, cancel := context.WithCancel(t.Context())
+	calls := 0
+	err := c.Retry(ctx, func(ctx context.Context) error {
+		if calls++; calls == 1 {
+			return cdc.ErrDisconnected
+		}
+		cancel()
+		return fmt.Errorf("look up: %w", ctx.Err())
+	})
+	if calls != 2 || !errors.Is(err, context.Canceled) || !errors.Is(err, cdc.ErrDisconnected) {
+		t.Errorf("after %d attempts: %v, want %v and %v", calls, err, context.Canceled, cdc.ErrDisconnected)
 	}
 }

@@ -254,5 +254,10 @@ func (c *Conn) Bounded(ctx context.Context, fn func(context.Context) error) erro
 	return c.bounded(ctx, fn)
 }
 
+// Retry repeats fn as every request of Open is.
+func (c *Conn) Retry(ctx context.Context, fn func(context.Context) error) error {
+	return c.retry(ctx, "test", fn)
+}
+
 // ErrDisconnected is what a request over a lost connection ends with.
 var ErrDisconnected = errDisconnected

@@ -93,6 +93,10 @@ func whileStopped(t testing.TB, c *cdc.Conn, do func(dir string) error, dir stri
 	}
 }
 
+// hang is when a test gives up waiting. It only stops a test that hangs, and says
+// nothing of how long anything may take.
+const hang = 2 * time.Minute
+
 // running is a part that runs beside the test.
 type running struct {
 	cancel context.CancelFunc
@@ -128,8 +132,8 @@ func (r *running) wait(t testing.TB) error {
 	select {
 	case <-r.done:
 		return r.err
-	case <-time.After(20 * time.Second):
-		t.Fatal("still running after 20 s")
+	case <-time.After(hang):
+		t.Fatal("still running after ", hang)
 		return nil
 	}
 }
@@ -137,14 +141,14 @@ func (r *running) wait(t testing.TB) error {
 // eventually waits until check returns an empty reason.
 func eventually(t testing.TB, check func() string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(hang)
 	for {
 		reason := check()
 		if reason == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after 20 s: %s", reason)
+			t.Fatalf("after %v: %s", hang, reason)
 		}
 		<-time.After(5 * time.Millisecond)
 	}

@@ -20,12 +20,15 @@ import (
 // tickBytes: incarnation of the router, number of the tick.
 const tickBytes = 16 + 8
 
+// DefaultTick is the default time between two ticks of a router.
+const DefaultTick = 50 * time.Millisecond
+
 // TickOptions of [NewTicks].
 type TickOptions struct {
 	// Incarnation of the router; zero: a random one is made. Ticks of one
 	// incarnation are never counted by another (rules §6.1).
 	Incarnation [16]byte
-	// Interval between ticks. Default 50 ms.
+	// Interval between ticks. Default [DefaultTick].
 	Interval time.Duration
 	// Clock is the router's suspend-aware clock in nanoseconds. Required.
 	Clock func() int64
@@ -47,7 +50,7 @@ func NewTicks(c *Conn, o TickOptions) *Ticks {
 	if o.Incarnation == ([16]byte{}) {
 		rand.Read(o.Incarnation[:])
 	}
-	setDefault(&o.Interval, 50*time.Millisecond)
+	setDefault(&o.Interval, DefaultTick)
 	return &Ticks{conn: c, o: o}
 }
 

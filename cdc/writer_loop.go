@@ -38,9 +38,10 @@ const (
 	// millisecond.
 	maxBatchItems = 8192
 	spareBuffers  = 8
-	// storedBeside is about what JetStream counts against max_bytes for a message
-	// beside its payload: the record's frame, the subject, two headers.
-	storedBeside = 224
+	// storedBeside is at least what JetStream counts against max_bytes for a message
+	// beside its payload and its subject: 34 bytes of the record's frame, 12 around
+	// the headers, 59 and 51 for the two at their longest.
+	storedBeside = 156
 )
 
 // loop is the writer's one goroutine: everything that is sent is made here.
@@ -324,7 +325,7 @@ func (w *Writer) encode(d *draft) *outgoing {
 		o.expect, w.subjectEmpty = 0, false
 	}
 	w.led.at = position{seq: o.seq, header: m.Header, digest: o.digest}
-	w.since.bytes += int64(len(o.data)) + storedBeside
+	w.since.bytes += int64(len(o.data)+len(w.conn.names.writesSubject)) + storedBeside
 	if d.opens {
 		w.opened = o
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // TestStandbyTakesOver: of a pair one writes; when it dies without a word or says
-// good-bye the other one goes on. How soon: TestLeaseTakeover.
+// good-bye the other one goes on. How soon, and not before: TestLeaseTakeover.
 func TestStandbyTakesOver(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
@@ -42,11 +42,6 @@ func TestStandbyTakesOver(t *testing.T) {
 		return out
 	}
 	second := standby("second")
-	select {
-	case <-second:
-		t.Fatal("two writers at once")
-	case <-time.After(cdc.LeaderTakeover + 500*time.Millisecond):
-	}
 	kill()
 	o := <-second
 	if o.err != nil {
@@ -619,7 +614,7 @@ func TestReleaseAfterALostRenewal(t *testing.T) {
 	w := write(t, c, o, facts(upTo(0)))
 	select {
 	case <-renewed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang):
 		t.Fatal("the leader key is not renewed")
 	}
 	w.end(t)

@@ -106,7 +106,7 @@ func closeSoon(p *index.Pebble) error {
 	select {
 	case <-done:
 		return nil
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang):
 		return errors.New("close does not return")
 	}
 }

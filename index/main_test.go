@@ -2,9 +2,14 @@ package index_test
 
 import (
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
+
+// hang is when a test gives up waiting. It only stops a test that hangs, and says
+// nothing of how long anything may take.
+const hang = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	prepare()

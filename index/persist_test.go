@@ -398,7 +398,7 @@ func TestRun(t *testing.T) {
 	go func() { done <- w.ix.Run(ctx) }()
 	w.start("a:1-10")
 	w.write(tx("a:11", 1))
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(hang)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -408,7 +408,7 @@ func TestRun(t *testing.T) {
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("not flushed after 10 s: D is %s", n.snap().Delivered().OneLine())
+			t.Fatalf("not flushed: D is %s", n.snap().Delivered().OneLine())
 		case <-tick.C:
 		}
 	}

@@ -91,6 +91,28 @@ func TestTableDefinitionRoundTrip(t *testing.T) {
 	})
 }
 
+// TestUnknownColumnType: a type of a later version decodes, and folds wide, sealed
+// or not: all rows of the table, and none by its key.
+func TestUnknownColumnType(t *testing.T) {
+	for typ := key.TypeChar + 1; typ != 0; typ++ {
+		d := exampleDefinition()
+		d.Primary[1].Type, d.Groups[0].Type = typ, typ
+		got, err := event.DecodeTableDefinition(d.AppendBinary(nil))
+		if err != nil {
+			t.Fatalf("type %d: %v", typ, err)
+		}
+		for _, sealed := range []bool{false, true} {
+			if sealed {
+				got.Seal()
+			}
+			if got.Primary[1].Type != typ || got.Primary[1].Fold() != key.Wide || got.RowsUsable() || got.GroupUsable(0) {
+				t.Errorf("type %d (sealed %v) is read as %d and folds %v; rows usable %v, group usable %v",
+					typ, sealed, got.Primary[1].Type, got.Primary[1].Fold(), got.RowsUsable(), got.GroupUsable(0))
+			}
+		}
+	}
+}
+
 // decoder is one encoding.
 type decoder struct {
 	example func() []byte
@@ -321,8 +343,8 @@ func exampleState() *event.ServerState {
 func exampleDefinition() *event.TableDefinition {
 	return &event.TableDefinition{
 		Definition: key.Definition{
-			Schema: "app", Table: "posts", Version: 77, Columns: 3, FoldNames: true,
-			Primary: []key.Column{{Name: "id", Type: key.TypeInt, Unsigned: true}},
+			Schema: "app", Table: "posts", Version: 77, Columns: 4, FoldNames: true,
+			Primary: []key.Column{{Name: "id", Type: key.TypeInt, Unsigned: true}, {Name: "lang", Type: key.TypeChar, Collation: "utf8mb4_0900_ai_ci", Ordinal: 3}},
 			Groups:  []key.Column{{Name: "kind", Type: key.TypeEnum, Nullable: true, Collation: "utf8mb4_0900_ai_ci", Members: []string{"a", "b"}, Ordinal: 2}},
 		},
 		Cascades: []string{"app.comments"}, Engine: "InnoDB",

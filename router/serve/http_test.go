@@ -195,8 +195,8 @@ func TestBatchIsBounded(t *testing.T) {
 		t.Errorf("one more: got %d %s", status, body)
 	}
 	// Routes that wait for the primary's probe wait together.
-	// One after another they would outlast the test's deadline.
-	s.client.Timeout = time.Minute
+	// One after another they would outlast the server's WriteTimeout.
+	s.client.Timeout = hang
 	floor := `{"level":"strong","floor":"` + uuidA + `:101"},`
 	_, _, body := s.do("POST", "/v1/batch", `{"requests":[`+strings.TrimSuffix(strings.Repeat(floor, serve.MaxBatch), ",")+`]}`)
 	if n := strings.Count(body, `"write_unseen"`); n != serve.MaxBatch {

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/router"
 	"tidegate/router/serve"
@@ -13,7 +12,7 @@ import (
 )
 
 func TestRedisCLI(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	cli, err := testenv.FindRedisCLI(ctx, testenv.Provisioning{})
 	if err != nil {

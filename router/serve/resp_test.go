@@ -32,7 +32,7 @@ func dialRESP(t testing.TB, s *service) *respClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(hang))
 	return &respClient{Conn: conn, t: t, r: bufio.NewReader(conn)}
 }
 

@@ -139,30 +139,32 @@ func checkNATSURL(list string) string {
 }
 
 func (c *Config) checkListen(add func(path, message string)) {
-	for _, l := range []struct{ path, addr string }{{"listen.http", c.Listen.HTTP}, {"listen.resp", c.Listen.RESP}} {
-		if l.addr == "off" {
+	taken := map[string]string{} // key by address
+	for _, l := range []struct {
+		path, addr, none string // none is how no listener is written
+		local            string // what is for this machine alone; empty: others may connect, with auth
+	}{
+		{"listen.http", c.Listen.HTTP, "off", ""},
+		{"listen.resp", c.Listen.RESP, "off", ""},
+		{"listen.pprof", c.Listen.Pprof, "", "profiles"},
+		{"listen.metrics", c.Listen.Metrics, "", "metrics without auth"},
+	} {
+		if l.addr == l.none {
 			continue
 		}
 		if why := checkAddr(l.addr); why != "" {
-			add(l.path, why+`; or "off"`)
-			continue
-		}
-		if !IsLoopback(l.addr) && len(c.Auth.Tokens)+len(c.Auth.Clients) == 0 {
-			add(l.path, fmt.Sprintf("%q is not on loopback, so auth is needed: add auth.tokens or auth.clients", l.addr))
-		}
-	}
-	if l := c.Listen; l.HTTP == l.RESP && l.HTTP != "off" && !strings.HasSuffix(l.HTTP, ":0") {
-		add("listen.resp", fmt.Sprintf("%q is listen.http too", l.RESP))
-	}
-	taken := map[string]string{c.Listen.HTTP: "listen.http", c.Listen.RESP: "listen.resp"}
-	for _, l := range []struct{ path, addr, what string }{{"listen.pprof", c.Listen.Pprof, "profiles"}, {"listen.metrics", c.Listen.Metrics, "metrics without auth"}} {
-		if l.addr == "" {
-			continue
-		}
-		if why := checkAddr(l.addr); why != "" {
+			if l.none != "" {
+				why += fmt.Sprintf("; or %q", l.none)
+			}
 			add(l.path, why)
-		} else if !IsLoopback(l.addr) {
-			add(l.path, fmt.Sprintf("%q is not on loopback; %s are for this machine only", l.addr, l.what))
+			continue
+		}
+		switch {
+		case IsLoopback(l.addr):
+		case l.local != "":
+			add(l.path, fmt.Sprintf("%q is not on loopback; %s are for this machine only", l.addr, l.local))
+		case len(c.Auth.Tokens)+len(c.Auth.Clients) == 0:
+			add(l.path, fmt.Sprintf("%q is not on loopback, so auth is needed: add auth.tokens or auth.clients", l.addr))
 		}
 		if other := taken[l.addr]; other != "" && !strings.HasSuffix(l.addr, ":0") {
 			add(l.path, fmt.Sprintf("%q is %s too", l.addr, other))

@@ -114,6 +114,7 @@ func TestOneProblemEach(t *testing.T) {
 		"nats tls without url":  {small + "nats: {tls: {enabled: true}}\n", "nats.tls: is for an external NATS"},
 		"metrics for others":    {small + "listen: {metrics: \"10.1.2.3:7402\"}\n", "is not on loopback"},
 		"one port for three":    {small + "listen: {metrics: \"127.0.0.1:7400\"}\n", "is listen.http too"},
+		"one port for the last": {small + "listen: {pprof: \"127.0.0.1:6060\", metrics: \"127.0.0.1:6060\"}\n", "is listen.pprof too"},
 		"one port for two":      {small + "listen: {http: \"127.0.0.1:7400\", resp: \"127.0.0.1:7400\"}\n", "is listen.http too"},
 		"replicas need cluster": {small + "nats: {replicas: 3}\n", "needs an external NATS"},
 		"follow unknown":        {"cluster: x\nservers: [{name: a, addr: \"h:1\", follow: maybe}]\n", "one of binlog, executed"},
@@ -140,6 +141,18 @@ func TestOneProblemEach(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// Listeners that are off, or take any port, take none from each other.
+func TestListenersTakeNoPort(t *testing.T) {
+	for _, listen := range []string{
+		`{http: "off", resp: "off"}`,
+		`{http: "127.0.0.1:0", resp: "127.0.0.1:0", pprof: "127.0.0.1:0", metrics: "127.0.0.1:0"}`,
+	} {
+		if _, err := config.Parse("f", []byte(small+"listen: "+listen+"\n"), env(nil)); err != nil {
+			t.Errorf("%s: %v", listen, err)
+		}
 	}
 }
 
