@@ -17,7 +17,8 @@ import (
 	"tidegate/testenv/testenvtest"
 )
 
-const stepTimeout = 30 * time.Second
+// stepTimeout bounds one step of a test.
+const stepTimeout = testenvtest.HangTimeout
 
 // onServers is a place with a configuration for the shared servers.
 type onServers struct {

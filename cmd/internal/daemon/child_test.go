@@ -20,6 +20,7 @@ import (
 	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/daemon"
 	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
 )
 
 // What a child of the test binary runs.
@@ -85,7 +86,7 @@ func (w *world) child(parts string, s settings, env ...string) *testenv.Process 
 		w.t.Fatal(err)
 	}
 	p := testenv.Program{
-		Name: parts, Argv: []string{self}, StartTimeout: 20 * time.Second,
+		Name: parts, Argv: []string{self}, StartTimeout: testenvtest.HangTimeout,
 		Env: append([]string{envChildConfig + "=" + file, envChildParts + "=" + parts}, env...),
 	}
 	if s.http != "" && len(env) == 0 { // who is denied something may end before it answers
@@ -126,7 +127,7 @@ func get(ctx context.Context, u string) (int, []byte, error) {
 		return 0, nil, err
 	}
 	// Connections are not kept: a killed router leaves none.
-	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testenvtest.HangTimeout}
 	res, err := c.Do(req)
 	if err != nil {
 		return 0, nil, err

@@ -348,7 +348,7 @@ func TestMetricsOfATail(t *testing.T) {
 	w.must(err)
 	cfg.Listen.Metrics = w.port()
 	p := w.measuredAs(tailOnly, cfg)
-	testenvtest.WaitUntil(t, time.Minute, func() (bool, string) {
+	testenvtest.WaitUntil(t, settle, func() (bool, string) {
 		w.must(w.c.Primary().Exec(w.ctx, "UPDATE app.posts SET v = v + 1"))
 		s := p.scrapeFrom(cfg.Listen.Metrics)
 		if _, of := s.sum("router_decisions_total"); of != 0 {
