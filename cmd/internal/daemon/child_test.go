@@ -27,7 +27,7 @@ import (
 const (
 	envChildConfig = "TIDEGATE_TEST_CHILD_CONFIG" // file
 	envChildParts  = "TIDEGATE_TEST_CHILD_PARTS"  // run, tail or serve
-	envChildOnly   = "TIDEGATE_TEST_CHILD_ONLY"   // server that tail is for; empty: all
+	envChildOnly   = "TIDEGATE_TEST_CHILD_ONLY"   // servers that tail is for, with commas; empty: all
 	envChildFSize  = "TIDEGATE_TEST_CHILD_FSIZE"  // RLIMIT_FSIZE in bytes; empty: none
 )
 
@@ -51,8 +51,8 @@ func runChild(file string) int {
 		}
 		parts := os.Getenv(envChildParts)
 		var only []string
-		if name := os.Getenv(envChildOnly); name != "" {
-			only = []string{name}
+		if list := os.Getenv(envChildOnly); list != "" {
+			only = strings.Split(list, ",")
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
