@@ -89,7 +89,13 @@ func TestNATSAwayForAMinute(t *testing.T) {
 	for _, s := range w.c.Servers() {
 		w.refused(askRouter(p.Router), s.Name(), "app.posts/1", "blind", "")
 	}
-	w.grows(l, 20) // the answers that were under way then are counted
+	// One answer of each server may have been under way then; it comes before the next.
+	asked := l.asked()
+	for _, s := range w.c.Servers() {
+		testenvtest.WaitUntil(t, settle, func() (bool, string) {
+			return l.asked()[s.Name()] > asked[s.Name()], "nobody asks about " + s.Name()
+		})
+	}
 	said, wrote := l.said(), l.acked()
 	for waiting := true; waiting; {
 		w.grows(l, 20)
@@ -142,6 +148,20 @@ func (l *load) said() map[string]int {
 	out := map[string]int{}
 	for name, n := range l.seen {
 		out[name] = n.yes
+	}
+	return out
+}
+
+// asked is how many questions were answered, or not, by server.
+func (l *load) asked() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := map[string]int{}
+	for name, n := range l.seen {
+		out[name] = n.yes
+		for _, times := range n.reasons {
+			out[name] += times
+		}
 	}
 	return out
 }
