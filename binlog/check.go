@@ -69,9 +69,10 @@ type Inspection struct {
 	floatKey []string // tables whose primary key holds a FLOAT or DOUBLE
 	cascades int      // foreign keys that cascade
 	// groups are the configured group columns, looked is what is there of their
-	// tables; nil: not asked.
-	groups map[tableName][]string
-	looked *lookupResult
+	// tables; nil: not asked, or in vain, for lookErr.
+	groups  map[tableName][]string
+	looked  *lookupResult
+	lookErr error
 }
 
 // maxNoKey bounds how many tables a finding names.

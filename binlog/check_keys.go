@@ -11,20 +11,23 @@ import (
 	"tidegate/cdc/key"
 )
 
-// ReadTables looks up the tables under `keys:` of the configuration, printed
-// schema.table and their group columns, so that [CompareServers] can tell which
-// are not there. It does nothing for a server that can't be used anyway. Not to
-// be called while the inspection is judged.
-func (in *Inspection) ReadTables(ctx context.Context, db *sql.DB, keys map[string][]string) error {
-	if in.facts == nil || len(keys) == 0 {
-		return nil
+// ReadTables looks up on a primary the tables under `keys:` of the configuration,
+// printed schema.table and their group columns, so that [CompareServers] can tell
+// which are not there; a look-up that fails is a finding of its own. It does nothing
+// for other servers. Not to be called while the inspection is judged.
+func (in *Inspection) ReadTables(ctx context.Context, db *sql.DB, keys map[string][]string) {
+	if len(keys) > 0 && in.primary() {
+		in.groups, in.looked, in.lookErr = in.lookUp(ctx, db, keys)
 	}
+}
+
+func (in *Inspection) lookUp(ctx context.Context, db *sql.DB, keys map[string][]string) (map[tableName][]string, *lookupResult, error) {
 	names := lookupNames{fold: in.vars["lower_case_table_names"] != "0", groups: map[tableName][]string{}}
 	var ask lookupRequest
 	for printed, columns := range keys {
 		schema, table, err := key.ParseTable(printed)
 		if err != nil {
-			return fmt.Errorf("keys: %q: %w", printed, err)
+			return nil, nil, fmt.Errorf("%q: %w", printed, err)
 		}
 		n := names.folded(schema, table)
 		names.groups[n] = append(names.groups[n], columns...)
@@ -32,14 +35,17 @@ func (in *Inspection) ReadTables(ctx context.Context, db *sql.DB, keys map[strin
 	}
 	looked, err := (&sqlLookup{db: db, server: in.cfg}).look(ctx, names, ask)
 	if err != nil {
-		return fmt.Errorf("inspect %s: %w", in.cfg, err)
+		return nil, nil, err
 	}
-	in.groups, in.looked = names.groups, looked
-	return nil
+	return names.groups, looked, nil
 }
 
 // checkGroups finds what `keys:` names and the primary does not have.
 func (in *Inspection) checkGroups(f *findings) {
+	if in.lookErr != nil {
+		f.add(Warning, "keys: could not be looked up: "+in.lookErr.Error(), "whether the tables and group columns under keys: are there is not known; tidegate run and tail refuse to start for a column that is not",
+			"check again")
+	}
 	if in.looked == nil {
 		return
 	}

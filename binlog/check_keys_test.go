@@ -33,7 +33,7 @@ func TestInspectKeys(t *testing.T) {
 	} {
 		in, err := binlog.Gather(ctx, db, &cfg)
 		must(t, err)
-		must(t, in.ReadTables(ctx, db, tt.keys))
+		in.ReadTables(ctx, db, tt.keys)
 		got := binlog.CompareServers([]*binlog.Inspection{in})
 		if len(got) != len(tt.want) {
 			t.Errorf("%v: got %v, want %q", tt.keys, got, tt.want)
@@ -44,5 +44,32 @@ func TestInspectKeys(t *testing.T) {
 				t.Errorf("%v: got %v, want %q", tt.keys, f, tt.want[i])
 			}
 		}
+	}
+}
+
+// TestInspectKeysInVain: a look-up that fails is a finding about the keys, beside
+// all others. On a server that is no primary, whose tables are not judged, none is
+// tried.
+func TestInspectKeysInVain(t *testing.T) {
+	s := servers.Primary()
+	ctx := testenvtest.Context(t, time.Minute)
+	ended, end := context.WithCancel(ctx)
+	end()
+	cfg := tidegateConfig(s)
+	db := openAs(t, cfg)
+	lookUp := func() *binlog.Inspection {
+		in, err := binlog.Gather(ctx, db, &cfg)
+		must(t, err)
+		in.ReadTables(ended, db, map[string][]string{"inspected.t": {"author_id"}})
+		return in
+	}
+	got := binlog.CompareServers([]*binlog.Inspection{lookUp()})
+	if want := cfg.Name + ": warning: keys: could not be looked up: "; len(got) != 1 || !strings.HasPrefix(got[0].String(), want) || !strings.Contains(got[0].What, context.Canceled.Error()) {
+		t.Errorf("got %v, want one: %s...", got, want)
+	}
+	t.Cleanup(func() { must(t, s.SetReadOnly(context.Background(), false)) })
+	must(t, s.SetReadOnly(ctx, true))
+	if binlog.TriedKeys(lookUp()) {
+		t.Error("a look-up was tried on a server that is no primary")
 	}
 }

@@ -43,3 +43,6 @@ func PinAgain(ctx context.Context, cfg ServerConfig, idle, n int) (idles, pins [
 	}
 	return idles, pins, nil
 }
+
+// TriedKeys tells whether the tables under keys: were looked up, in vain or not.
+func TriedKeys(in *Inspection) bool { return in.looked != nil || in.lookErr != nil }

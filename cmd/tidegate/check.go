@@ -107,18 +107,20 @@ func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error)
 	return out, nil
 }
 
-func inspect(ctx context.Context, cfg *binlog.ServerConfig, keys map[string][]string) (in *binlog.Inspection, err error) {
+func inspect(ctx context.Context, cfg *binlog.ServerConfig, keys map[string][]string) (*binlog.Inspection, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	db, err := cfg.OpenDB()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if in, err = binlog.Gather(ctx, db, cfg); err != nil {
+	defer func() { _ = db.Close() }() // what was read stays true
+	in, err := binlog.Gather(ctx, db, cfg)
+	if err != nil {
 		return nil, err
 	}
-	return in, in.ReadTables(ctx, db, keys)
+	in.ReadTables(ctx, db, keys)
+	return in, nil
 }
 
 // promises are what findings name, in the words of whoever reads them first.

@@ -162,6 +162,20 @@ func testFiles(t *testing.T) map[string]string {
 	return files
 }
 
+// defines tells whether a file's code has the test: the one of that name, or with
+// prefix one whose name begins so, and with a part that is named (empty: any).
+func defines(code, name string, prefix bool, part string) bool {
+	if part != "" && !strings.Contains(code, `"`+part+`"`) && !strings.Contains(code, `"`+part+" ") {
+		return false
+	}
+	for _, f := range testFunc.FindAllStringSubmatch(code, -1) {
+		if f[1] == name || prefix && strings.HasPrefix(f[1], name) {
+			return true
+		}
+	}
+	return false
+}
+
 // namedTests says which tests of a page are not where it says. A file or a folder
 // and a colon stand before the names of its tests, up to the next bar; where none
 // does, the test may be anywhere (but not if every name must have its file).
@@ -192,9 +206,7 @@ func namedTests(files map[string]string, page, text string, filesOnly bool) (nam
 					if place != "" && file != place && !strings.HasPrefix(file, place+"/") || filesOnly && file != place {
 						continue
 					}
-					for _, f := range testFunc.FindAllStringSubmatch(code, -1) {
-						found = found || (f[1] == m[1] || m[2] != "" && strings.HasPrefix(f[1], m[1])) && (m[3] == "" || strings.Contains(code, `"`+m[3]+`"`) || strings.Contains(code, `"`+m[3]+" "))
-					}
+					found = found || defines(code, m[1], m[2] != "", m[3])
 				}
 				if !found {
 					wrong = append(wrong, fmt.Sprintf("%s: no test %s in %q", page, span[1], place))

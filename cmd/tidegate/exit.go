@@ -85,10 +85,10 @@ func flagError(err error) error {
 		"duration": "a duration such as 100ms, 5s, 2h", "bool": "true or false",
 	}[invalid.GetFlag().Value.Type()]
 	switch {
-	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("--%s is %q, which is too large", invalid.GetFlag().Name, invalid.GetValue())
 	case want == "":
 		return err
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("--%s is %q, which is out of range; it must be %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 	}
 	return fmt.Errorf("--%s is %q, it must be %s", invalid.GetFlag().Name, invalid.GetValue(), want)
 }

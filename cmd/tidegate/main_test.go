@@ -95,7 +95,7 @@ func (p place) command(ctx context.Context, env []string, args ...string) *exec.
 }
 
 // callTimeout bounds a call that is expected to end by itself.
-const callTimeout = time.Minute
+const callTimeout = testenvtest.HangTimeout
 
 // call runs the program to its end.
 func (p place) call(t testing.TB, args ...string) result {
@@ -200,7 +200,7 @@ func (p place) start(t testing.TB, args ...string) *running {
 // until waits until ok, and fails when the program ends before.
 func (r *running) until(what string, ok func() bool) {
 	r.t.Helper()
-	testenvtest.WaitUntil(r.t, time.Minute, func() (bool, string) {
+	testenvtest.WaitUntil(r.t, stepTimeout, func() (bool, string) {
 		select {
 		case <-r.ended:
 			r.t.Fatalf("%q ended before %s: %v\nstdout:\n%s\nstderr:\n%s", r.cmd.Args[1:], what, r.cmd.ProcessState, r.out.String(), r.err.String())
@@ -298,7 +298,7 @@ func (r *running) descendants() []process {
 // temporary files is empty.
 func (p place) nothingLeft(t testing.TB, procs []process) {
 	t.Helper()
-	testenvtest.WaitUntil(t, 30*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {
 		for _, was := range procs {
 			if is, _, ok := stat(was.pid); ok && is == was {
 				return false, fmt.Sprintf("process %d still lives", was.pid)

@@ -28,6 +28,59 @@ listen: {http: "0.0.0.0:7400"}
 nosuch: 1
 `
 
+// wrongCall is a call that ends with 2, and what it says, all of it.
+type wrongCall struct {
+	args string
+	says []string
+}
+
+// made makes the call.
+func (c wrongCall) made(t *testing.T, p place) {
+	t.Helper()
+	r := p.call(t, strings.Fields(c.args)...).want(t, exitUsage)
+	if r.out != "" {
+		t.Errorf("standard output:\n%s", r.out)
+	}
+	for _, s := range c.says {
+		if !strings.Contains(r.err, s) {
+			t.Errorf("got %q, want %q in it", r.err, s)
+		}
+	}
+	if strings.Count(r.err, "tidegate: ") != 1 || !strings.HasPrefix(r.err, "tidegate: ") || strings.Contains(r.err, "goroutine") ||
+		strings.Contains(r.err, "strconv") || strings.Contains(r.err, "time: ") {
+		t.Errorf("not one message:\n%s", r.err)
+	}
+}
+
+// wrongOfEach are the calls that are wrong for every command.
+func wrongOfEach(p place) (calls []wrongCall) {
+	for name, flags := range commands {
+		calls = append(calls, wrongCall{name + " --nosuch", []string{"unknown flag: --nosuch", "tidegate " + name + " --help"}})
+		if !strings.HasPrefix(name, "torture") {
+			calls = append(calls, wrongCall{name + " extra", []string{`"extra"`, "no argument"}})
+		}
+		if len(flags) == 0 || !strings.Contains(strings.Join(flags, " "), "config") {
+			continue
+		}
+		file := name
+		if name == "accept" {
+			file += " --server a --restart"
+		}
+		if name == "tail" {
+			file += " --server a"
+		}
+		calls = append(calls,
+			wrongCall{file + " -c nosuch.yaml", []string{"nosuch.yaml", "no such file"}},
+			wrongCall{file + " -c " + p.dir, []string{"is a directory"}},
+			wrongCall{file + " -c", []string{"needs an argument"}},
+			wrongCall{file + " --config=", []string{"names no file"}})
+		if name != "config" {
+			calls = append(calls, wrongCall{file, []string{"tidegate.yaml", "config --example"}}) // the default, which is not there
+		}
+	}
+	return calls
+}
+
 // A call that can't work says why on standard error, in one message, prints
 // nothing on standard output, ends with 2, and has begun nothing: no server, no
 // file.
@@ -37,11 +90,7 @@ func TestWrongCalls(t *testing.T) {
 	ok := p.file(t, "good.yaml", strings.ReplaceAll(good, "DIR", filepath.Join(p.dir, "data")))
 	off := p.file(t, "off.yaml", strings.Replace(good, "127.0.0.1:0", "off", 1))
 	noHistory := p.file(t, "history.jsonl", "router\n")
-	type call struct {
-		args string
-		says []string // all of them
-	}
-	calls := []call{
+	calls := []wrongCall{
 		{"nosuch", []string{`unknown command "nosuch"`}},
 		{"statsu", []string{`unknown command "statsu", is it status?`}},
 		{"--nosuch", []string{"unknown flag: --nosuch"}},
@@ -58,7 +107,8 @@ func TestWrongCalls(t *testing.T) {
 		{"torture --seconds 1.5", []string{`--seconds is "1.5", it must be a whole number`}},
 		{"sandbox --replicas -1", []string{"--replicas is -1", "0 to 25"}},
 		{"sandbox --replicas 26", []string{"--replicas is 26"}},
-		{"sandbox --replicas 99999999999999999999", []string{"--replicas", "too large"}},
+		{"sandbox --replicas 99999999999999999999", []string{"--replicas", "out of range; it must be a whole number"}},
+		{"sandbox --replicas=-99999999999999999999", []string{"--replicas", "out of range; it must be a whole number"}},
 		{"sandbox --dir " + p.dir, []string{"--dir", "is not empty", "good.yaml"}},
 		{"sandbox --dir " + ok, []string{"--dir", "not a directory"}},
 		{"torture --faults nosuch", []string{`no fault "nosuch"`, "replica-kill"}},
@@ -90,48 +140,11 @@ func TestWrongCalls(t *testing.T) {
 		{"bench --only decide,deicde", []string{`no row "deicde"`, "decide, resp"}},
 	}
 	withNATS := p.file(t, "nats.yaml", good+"nats: {url: \"nats://127.0.0.1:1\"}\n")
-	calls = append(calls, call{"tail --server nosuch -c " + withNATS, []string{`no server "nosuch"`, "[a]"}})
-	for name, flags := range commands {
-		calls = append(calls, call{name + " --nosuch", []string{"unknown flag: --nosuch", "tidegate " + name + " --help"}})
-		if !strings.HasPrefix(name, "torture") {
-			calls = append(calls, call{name + " extra", []string{`"extra"`, "no argument"}})
-		}
-		if len(flags) == 0 || !strings.Contains(strings.Join(flags, " "), "config") {
-			continue
-		}
-		file := name
-		if name == "accept" {
-			file += " --server a --restart"
-		}
-		if name == "tail" {
-			file += " --server a"
-		}
-		calls = append(calls,
-			call{file + " -c nosuch.yaml", []string{"nosuch.yaml", "no such file"}},
-			call{file + " -c " + p.dir, []string{"is a directory"}},
-			call{file + " -c", []string{"needs an argument"}},
-			call{file + " --config=", []string{"names no file"}})
-		if name != "config" {
-			calls = append(calls, call{file, []string{"tidegate.yaml", "config --example"}}) // the default, which is not there
-		}
-	}
+	calls = append(calls, wrongCall{"tail --server nosuch -c " + withNATS, []string{`no server "nosuch"`, "[a]"}})
+	calls = append(calls, wrongOfEach(p)...)
 	before := listing(t, p.dir)
 	for _, c := range calls {
-		t.Run(c.args, func(t *testing.T) {
-			r := p.call(t, strings.Fields(c.args)...).want(t, exitUsage)
-			if r.out != "" {
-				t.Errorf("standard output:\n%s", r.out)
-			}
-			for _, s := range c.says {
-				if !strings.Contains(r.err, s) {
-					t.Errorf("got %q, want %q in it", r.err, s)
-				}
-			}
-			if strings.Count(r.err, "tidegate: ") != 1 || !strings.HasPrefix(r.err, "tidegate: ") || strings.Contains(r.err, "goroutine") ||
-				strings.Contains(r.err, "strconv") || strings.Contains(r.err, "time: ") {
-				t.Errorf("not one message:\n%s", r.err)
-			}
-		})
+		t.Run(c.args, func(t *testing.T) { c.made(t, p) })
 	}
 	if left := listing(t, p.tmp); left != "" {
 		t.Errorf("temporary files were made: %s", left)

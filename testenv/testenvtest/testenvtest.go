@@ -16,6 +16,11 @@ import (
 // StartTimeout bounds a start, provisioning of the packages included.
 const StartTimeout = 5 * time.Minute
 
+// HangTimeout ends a wait for what comes by itself. It says nothing of how soon
+// that should be: it is there for what never comes, and long enough for a loaded
+// machine.
+const HangTimeout = 2 * time.Minute
+
 // howToProvide is printed when servers are missing.
 const howToProvide = "real MySQL servers are needed here: run 'go run ./cmd/tidegate sandbox' once with a network to fill the package cache, or set " +
 	testenv.EnvMySQLD + " to the path of a mysqld"

@@ -20,13 +20,14 @@ import (
 	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/daemon"
 	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
 )
 
 // What a child of the test binary runs.
 const (
 	envChildConfig = "TIDEGATE_TEST_CHILD_CONFIG" // file
 	envChildParts  = "TIDEGATE_TEST_CHILD_PARTS"  // run, tail or serve
-	envChildOnly   = "TIDEGATE_TEST_CHILD_ONLY"   // server that tail is for; empty: all
+	envChildOnly   = "TIDEGATE_TEST_CHILD_ONLY"   // servers that tail is for, with commas; empty: all
 	envChildFSize  = "TIDEGATE_TEST_CHILD_FSIZE"  // RLIMIT_FSIZE in bytes; empty: none
 )
 
@@ -50,8 +51,8 @@ func runChild(file string) int {
 		}
 		parts := os.Getenv(envChildParts)
 		var only []string
-		if name := os.Getenv(envChildOnly); name != "" {
-			only = []string{name}
+		if list := os.Getenv(envChildOnly); list != "" {
+			only = strings.Split(list, ",")
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -85,7 +86,7 @@ func (w *world) child(parts string, s settings, env ...string) *testenv.Process 
 		w.t.Fatal(err)
 	}
 	p := testenv.Program{
-		Name: parts, Argv: []string{self}, StartTimeout: 20 * time.Second,
+		Name: parts, Argv: []string{self}, StartTimeout: testenvtest.HangTimeout,
 		Env: append([]string{envChildConfig + "=" + file, envChildParts + "=" + parts}, env...),
 	}
 	if s.http != "" && len(env) == 0 { // who is denied something may end before it answers
@@ -126,7 +127,7 @@ func get(ctx context.Context, u string) (int, []byte, error) {
 		return 0, nil, err
 	}
 	// Connections are not kept: a killed router leaves none.
-	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testenvtest.HangTimeout}
 	res, err := c.Do(req)
 	if err != nil {
 		return 0, nil, err

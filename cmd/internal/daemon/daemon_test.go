@@ -3,7 +3,6 @@ package daemon_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"tidegate/testenv/testenvtest"
 )
@@ -21,7 +20,7 @@ func TestFromCommitToAnswer(t *testing.T) {
 		return a
 	}
 	for _, s := range names(w.c.Servers()) {
-		testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+		testenvtest.WaitUntil(t, settle, func() (bool, string) {
 			ans := ask(s)
 			return ans.yes, fmt.Sprintf("%s: %s", s, ans)
 		})
@@ -33,18 +32,18 @@ func TestFromCommitToAnswer(t *testing.T) {
 	if err := w.c.Primary().Exec(w.ctx, "UPDATE app.posts SET v=1 WHERE id=1"); err != nil {
 		t.Fatal(err)
 	}
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, settle, func() (bool, string) {
 		ans := ask(b.Name())
 		return !ans.yes && ans.reason == "key_behind", fmt.Sprintf("b: %s", ans)
 	})
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, settle, func() (bool, string) {
 		ans := ask(c.Name())
 		return ans.yes, fmt.Sprintf("c: %s", ans)
 	})
 	if err := b.StartSQLThread(w.ctx); err != nil {
 		t.Fatal(err)
 	}
-	testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, settle, func() (bool, string) {
 		ans := ask(b.Name())
 		return ans.yes, fmt.Sprintf("b: %s", ans)
 	})

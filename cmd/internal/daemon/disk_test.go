@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/cdc"
 	"tidegate/testenv"
@@ -47,7 +46,7 @@ func TestDiskFull(t *testing.T) {
 	w.everybody(l)
 	w.must(whole.Stop(w.ctx))
 	small := w.child("serve", s, envChildFSize+"=20000")
-	wait, cancel := context.WithTimeout(w.ctx, 30*time.Second)
+	wait, cancel := context.WithTimeout(w.ctx, settle)
 	defer cancel()
 	var status *exec.ExitError
 	if err := small.Wait(wait); !errors.As(err, &status) {
@@ -74,7 +73,7 @@ func TestDiskFullUnderTheStream(t *testing.T) {
 	w.must(whole.Stop(w.ctx))
 	room := strconv.FormatInt(largestFile(t, w.dir)+64<<10, 10)
 	small := w.child("run", s, envChildFSize+"="+room)
-	wait, cancel := context.WithTimeout(w.ctx, 40*time.Second)
+	wait, cancel := context.WithTimeout(w.ctx, settle)
 	defer cancel()
 	var status *exec.ExitError
 	if err := small.Wait(wait); !errors.As(err, &status) {

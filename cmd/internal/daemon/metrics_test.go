@@ -175,6 +175,28 @@ func TestMetricsOfAProgram(t *testing.T) {
 		w.must(primary.Exec(w.ctx, insert(20_000+i, 1)))
 	}
 
+	list := w.metricsOf(began, lagging)
+	var last samples
+	testenvtest.WaitUntil(t, settle, func() (bool, string) {
+		last = p.scrape()
+		unmet := last.unmet(list)
+		return len(unmet) == 0, strings.Join(unmet, "\n")
+	})
+	last.wantLabels(t, names(w.c.Servers()))
+	last.wantUnits(t)
+	for _, m := range last["tidegate_binlog_hint_to_proof_seconds"].GetMetric() {
+		h := m.GetHistogram()
+		if mean := h.GetSampleSum() / float64(max(1, h.GetSampleCount())); mean < 0 || mean > testTimeout.Seconds() {
+			t.Errorf("%v: a mean of %v s from hint to proof", labels(m), mean)
+		}
+	}
+	w.wantOldest(p, began)
+}
+
+// metricsOf is what a program shows that began then, while the first replica's
+// applier and the second one's receiver lag by so many transactions.
+func (w *world) metricsOf(began time.Time, lagging float64) []expected {
+	primary, b, c := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
 	serving := func(name string) string { return "server=" + name }
 	list := []expected{
 		{"router_decisions_total", []string{"target=replica", "level=key", "reason=applied"}, 2, many},
@@ -197,10 +219,10 @@ func TestMetricsOfAProgram(t *testing.T) {
 		{"cdc_follower_bytes_total", nil, 100, many},
 		{"cdc_oldest_commit_timestamp_seconds", nil, float64(began.Unix()), many},
 		{"cdc_writer_active", nil, 1, 1},
-		{"cdc_writer_sessions_total", nil, 1, 1},
+		{"cdc_writer_sessions_total", nil, 1, many},
 		{"cdc_writer_transactions_total", nil, 10, many},
 		{"cdc_states_published_total", nil, 3, many},
-		{"binlog_tail_not_understood_total", nil, 1, 1},
+		{"binlog_tail_not_understood_total", nil, 1, many},
 		{"binlog_tail_wide_writes_total", []string{"cause=ddl"}, 1, many},
 		{"binlog_tail_wide_writes_total", []string{"cause=no_key"}, 0, 0},
 		{"binlog_tail_transactions_total", nil, 10, many},
@@ -228,21 +250,7 @@ func TestMetricsOfAProgram(t *testing.T) {
 			expected{"binlog_confirmations_total", []string{serving(s.Name())}, 1, many},
 			expected{"binlog_hint_to_proof_seconds", []string{serving(s.Name())}, 1, many})
 	}
-	var last samples
-	testenvtest.WaitUntil(t, settle, func() (bool, string) {
-		last = p.scrape()
-		unmet := last.unmet(list)
-		return len(unmet) == 0, strings.Join(unmet, "\n")
-	})
-	last.wantLabels(t, names(w.c.Servers()))
-	last.wantUnits(t)
-	for _, m := range last["tidegate_binlog_hint_to_proof_seconds"].GetMetric() {
-		h := m.GetHistogram()
-		if mean := h.GetSampleSum() / float64(max(1, h.GetSampleCount())); mean < 0 || mean > testTimeout.Seconds() {
-			t.Errorf("%v: a mean of %v s from hint to proof", labels(m), mean)
-		}
-	}
-	w.wantOldest(p, began)
+	return list
 }
 
 // wantOldest holds the oldest transaction of WRITES against what the primary
@@ -348,7 +356,7 @@ func TestMetricsOfATail(t *testing.T) {
 	w.must(err)
 	cfg.Listen.Metrics = w.port()
 	p := w.measuredAs(tailOnly, cfg)
-	testenvtest.WaitUntil(t, time.Minute, func() (bool, string) {
+	testenvtest.WaitUntil(t, settle, func() (bool, string) {
 		w.must(w.c.Primary().Exec(w.ctx, "UPDATE app.posts SET v = v + 1"))
 		s := p.scrapeFrom(cfg.Listen.Metrics)
 		if _, of := s.sum("router_decisions_total"); of != 0 {

@@ -2,7 +2,6 @@ package daemon_test
 
 import (
 	"testing"
-	"time"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cmd/internal/daemon"
@@ -138,7 +137,7 @@ func TestGTIDModeRelaxed(t *testing.T) {
 	w, p, l := newRunning(t)
 	w.must(w.c.Primary().Exec(w.ctx, "SET GLOBAL gtid_mode=ON_PERMISSIVE"))
 	t.Cleanup(func() {
-		if err := w.c.Primary().Exec(testenvtest.Context(t, time.Minute), "SET GLOBAL gtid_mode=ON"); err != nil {
+		if err := w.c.Primary().Exec(testenvtest.Context(t, settle), "SET GLOBAL gtid_mode=ON"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -90,8 +90,15 @@ func TestReuse(t *testing.T) {
 	w.allYes(p, old, right)
 	p.end()
 
-	// The same again, and the primary purges what it gave again before anybody
-	// has compared it: what is left of its binlog differs nowhere.
+	w.reusedAndPurged(disk)
+}
+
+// reusedAndPurged crashes the primary of [TestReuse] to the disk again, and has it
+// purge what it gave again before anybody has compared it: what is left of its
+// binlog differs nowhere.
+func (w *world) reusedAndPurged(disk string) {
+	w.t.Helper()
+	a, old, right := w.c.Primary(), w.c.Replicas()[0], w.c.Replicas()[1]
 	w.must(old.StopIOThread(w.ctx))
 	w.must(right.StopIOThread(w.ctx))
 	before := w.executed(a)
@@ -103,9 +110,9 @@ func TestReuse(t *testing.T) {
 	w.must(right.StartIOThread(w.ctx))
 	w.must(old.StartIOThread(w.ctx))
 	if all := w.level(a, old, right); !all.Equal(before) {
-		t.Fatalf("executed is %s, and was %s", all.OneLine(), before.OneLine())
+		w.t.Fatalf("executed is %s, and was %s", all.OneLine(), before.OneLine())
 	}
-	p = w.start(everything, settings{})
+	p := w.start(everything, settings{})
 	p.ready()
 	for _, s := range []*testenv.Server{old, right} {
 		w.yesWithout(p, s, a)

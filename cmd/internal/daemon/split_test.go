@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"fmt"
 	"testing"
 
 	"tidegate/testenv"
@@ -65,10 +66,12 @@ func TestTailerPerServer(t *testing.T) {
 	w.everybody(l)
 }
 
-// primaryIs wants the router to know s as the primary.
+// primaryIs waits until the router knows s as the primary: while a lease of its
+// is over it knows none.
 func (w *world) primaryIs(p *program, s *testenv.Server) {
 	w.t.Helper()
-	if got := p.Router.Router().Report().Primary; got != s.Name() {
-		w.t.Errorf("the primary is %q, want %s", got, s.Name())
-	}
+	testenvtest.WaitUntil(w.t, settle, func() (bool, string) {
+		got := p.Router.Router().Report().Primary
+		return got == s.Name(), fmt.Sprintf("the primary is %q, want %s", got, s.Name())
+	})
 }
