@@ -1,5 +1,5 @@
 .PHONY: build test ci demo
 build: ; go build -o bin/tidegate ./cmd/tidegate
-test: ; go test ./...
+test: ; go test -timeout 20m ./...
 ci: ; .ci/run
 demo: ; go run ./cmd/tidegate demo

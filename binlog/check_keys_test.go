@@ -52,7 +52,7 @@ func TestInspectKeys(t *testing.T) {
 // tried.
 func TestInspectKeysInVain(t *testing.T) {
 	s := servers.Primary()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, hang)
 	ended, end := context.WithCancel(ctx)
 	end()
 	cfg := tidegateConfig(s)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -14,7 +13,7 @@ import (
 
 // hang is when a test gives up waiting. It only stops a test that hangs, and says
 // nothing of how long anything may take.
-const hang = 2 * time.Minute
+const hang = testenvtest.HangTimeout
 
 // servers is one primary for the tests of this package; each test works in a
 // schema of its own.

@@ -82,7 +82,7 @@ type Listen struct {
 	HTTP    string    `yaml:"http" doc:"host:port of the HTTP API; \"off\": none" default:"127.0.0.1:7400"`
 	RESP    string    `yaml:"resp" doc:"host:port of the Redis protocol; \"off\": none" default:"127.0.0.1:7401"`
 	Pprof   string    `yaml:"pprof" doc:"loopback host:port of /debug/pprof; empty: none"`
-	Metrics string    `yaml:"metrics" doc:"loopback host:port that serves /metrics alone, without auth or TLS; tail has no other listener; empty: none"`
+	Metrics string    `yaml:"metrics" doc:"loopback host:port that serves /metrics alone, without auth or TLS; tail has no other for them; empty: none"`
 	TLS     ListenTLS `yaml:"tls" doc:"TLS of both listeners"`
 	MaxConn int       `yaml:"max_connections" doc:"connections for each listener" default:"10000" min:"1" max:"1000000"`
 }
