@@ -33,7 +33,7 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 		// What an earlier primary had explains nothing of this one's history, and
 		// is not asked of it (rules §6.2: lost aside).
 		ix.clk.executed = ix.clk.executed.Intersect(a.Executed)
-		ix.explained = a.Executed
+		ix.explained, ix.passing = a.Executed, gtid.Set{}
 	}
 	ix.clk.anonymous, ix.clk.refused = false, ""
 	ix.pending.announced = true

@@ -57,7 +57,7 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	}
 	ix.dh.Reset(cp.Delivered)
 	ix.lost = cp.Lost
-	ix.explained = gtid.Set{}
+	ix.explained, ix.passing = gtid.Set{}, gtid.Set{}
 	ix.ord = ordinals{}
 	ix.half = halfTransaction{}
 	ix.open = map[string]*openXA{}

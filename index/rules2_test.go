@@ -212,6 +212,36 @@ func TestRule2ForeignEach(t *testing.T) {
 	w.wantIneligible("b", "", "")
 }
 
+// TestRule2RolledBack: what the primary owned and gave back accounts for nothing any
+// more, at once; and when it gives it again, for nothing either.
+func TestRule2RolledBack(t *testing.T) {
+	owns := func(s *event.ServerState) { s.Owned = set(t, "a:11") }
+	w := started(t, index.Options{}, "a:1-10")
+	unproven := func(s *event.ServerState) { s.Unproven = set(t, "a:11") }
+	w.newTick()
+	w.state("a", "a:1-10", owns) // gives again what b has, and nobody knows yet
+	w.state("b", "a:1-11", unproven)
+	w.state("c", "a:1-10", owns)
+	w.newTick()
+	w.state("a", "a:1-10")
+	for _, s := range []string{"b", "c"} {
+		w.wantIneligible(s, "excluded", "accounts for")
+	}
+	w.newTick()
+	w.state("a", "a:1-10", owns)
+	for _, s := range []string{"b", "c"} {
+		w.wantIneligible(s, "excluded", "accounts for")
+	}
+	w.write(tx("a:11", 1))
+	w.state("a", "a:1-11")
+	for _, s := range []string{"b", "c"} {
+		w.state(s, "a:1-11", unproven)
+		w.wantIneligible(s, "excluded", "accounts for")
+		w.state(s, "a:1-11")
+		w.wantIneligible(s, "", "")
+	}
+}
+
 // TestRule7FailoverLeft: what the announced primary has from other servers tells of a
 // reign in between that was not announced; its own transactions tell of none.
 func TestRule7FailoverLeft(t *testing.T) {

@@ -50,8 +50,10 @@ type server struct {
 // accusation is GTIDs of a server that neither D, H, the announced primary nor
 // the server's own list of errant ones accounts for.
 type accusation struct {
-	all   gtid.Set
-	parts []accused // disjoint, together all; longest so first
+	all gtid.Set
+	// parts are disjoint, longest so first. Together they are all, and what the
+	// primary accounts for only as long as it owns it.
+	parts []accused
 }
 
 // accused is so since before tick was sent. A counted probe of a later tick that
@@ -64,10 +66,10 @@ type accused struct {
 // maxAccused bounds the parts. What comes beyond makes the newest one newer.
 const maxAccused = 16
 
-func (a *accusation) set(all gtid.Set, now uint64) {
-	parts, rest := a.parts[:0], all
+func (a *accusation) set(alone, passing gtid.Set, now uint64) {
+	parts, rest := a.parts[:0], alone
 	for _, p := range a.parts {
-		if p.gtids = p.gtids.Intersect(all); !p.gtids.IsEmpty() {
+		if p.gtids = p.gtids.Intersect(alone); !p.gtids.IsEmpty() {
 			parts, rest = append(parts, p), rest.Subtract(p.gtids)
 		}
 	}
@@ -78,7 +80,7 @@ func (a *accusation) set(all gtid.Set, now uint64) {
 			parts = append(parts, accused{rest, now})
 		}
 	}
-	a.all, a.parts = all, parts
+	a.all, a.parts = alone.Subtract(passing), parts
 }
 
 // proven returns what is shown to be errant.
@@ -86,14 +88,14 @@ func (a *accusation) proven(newest *probe) gtid.Set {
 	var out gtid.Set
 	for i := range a.parts {
 		if p := &a.parts[i]; newest != nil && newest.tick > p.tick {
-			out = out.Union(p.gtids)
+			out = out.Union(p.gtids.Subtract(newest.e))
 		}
 	}
 	return out
 }
 
 func (sv *server) accused() bool {
-	return !sv.executedAlone.all.IsEmpty() || !sv.ownedAlone.all.IsEmpty()
+	return len(sv.executedAlone.parts) > 0 || len(sv.ownedAlone.parts) > 0 || !sv.foreign.IsEmpty()
 }
 
 func (ix *Index) addServer(name string) int {
@@ -312,21 +314,25 @@ func (ix *Index) accuse(sv *server) {
 	if !sv.foreign.IsEmpty() {
 		sv.foreign = sv.foreign.Intersect(sv.executed.Union(sv.owned)).Subtract(sv.proven)
 	}
-	dh := ix.dh.Set()
+	dh, firm := ix.dh.Set(), ix.explained.Subtract(ix.passing)
 	rest := func(s gtid.Set) gtid.Set {
 		if dh.ContainsSet(s) {
 			return gtid.Set{}
 		}
 		// Its own errant ones are in its taints and exclusions, or accepted by the
 		// operator; lost ones exclude it by themselves.
-		return s.Subtract(dh).Subtract(ix.explained).Subtract(sv.view.state.Errant).Subtract(ix.lost)
+		return s.Subtract(dh).Subtract(firm).Subtract(sv.view.state.Errant).Subtract(ix.lost)
 	}
-	alone := rest(sv.executed)
-	if !sv.foreign.IsEmpty() && rule(ruleForeign) {
-		alone = alone.Union(sv.foreign.Subtract(sv.view.state.Errant).Subtract(ix.lost))
+	sv.executedAlone.set(rest(sv.executed), ix.passing, ix.ticks.last)
+	sv.ownedAlone.set(rest(sv.owned), ix.passing, ix.ticks.last)
+}
+
+// held is what of foreign excludes the server.
+func (ix *Index) held(sv *server) gtid.Set {
+	if sv.foreign.IsEmpty() || !rule(ruleForeign) {
+		return gtid.Set{}
 	}
-	sv.executedAlone.set(alone, ix.ticks.last)
-	sv.ownedAlone.set(rest(sv.owned), ix.ticks.last)
+	return sv.foreign.Subtract(sv.view.state.Errant).Subtract(ix.lost)
 }
 
 // errant returns what excludes the server because nobody accounts for it. While
@@ -336,10 +342,11 @@ func (ix *Index) accuse(sv *server) {
 // all that is left of them.
 func (ix *Index) errant(sv *server) gtid.Set {
 	if rule(ruleErrant) {
-		if ix.primary.ok && !sv.executedAlone.all.IsEmpty() {
-			return sv.executedAlone.all
+		e := sv.executedAlone.all
+		if !ix.primary.ok {
+			e = sv.executedAlone.proven(ix.clk.newest)
 		}
-		if e := sv.executedAlone.proven(ix.clk.newest); !e.IsEmpty() {
+		if e = e.Union(ix.held(sv)); !e.IsEmpty() {
 			return e
 		}
 	}

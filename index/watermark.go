@@ -134,11 +134,11 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	}
 	c.count++
 	c.executed, c.newest, c.ofRun = p.executed, p, true
-	ix.explained = p.e
+	ix.explained, ix.passing = p.e, p.e.Subtract(p.executed)
 	for _, sv := range ix.servers {
 		alone := sv.executedAlone.proven(p).Union(sv.ownedAlone.proven(p))
-		if e := alone.Subtract(p.e); !e.IsEmpty() && !sv.view.state.Grouped {
-			sv.foreign = sv.foreign.Union(e)
+		if !alone.IsEmpty() && !sv.view.state.Grouped {
+			sv.foreign = sv.foreign.Union(alone)
 		}
 	}
 	ix.leave(p, s.UUID)
