@@ -276,6 +276,7 @@ func (ix *Index) lossChanged() {
 	for _, sv := range ix.servers {
 		sv.fresh = nil
 		if sv.view.state != nil {
+			ix.accuse(sv)
 			ix.judge(sv)
 		}
 	}
