@@ -112,7 +112,7 @@ func (s *session) distrustLocked(st *event.ServerState) {
 	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf(excludedMute+" under %s: "+
 			"compare its data and accept them, or rebuild it from a server that is right and accept the copy", mute.Brief(16)))
-	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned.Union(st.Received)); !doubtful.IsEmpty() {
+	} else if doubtful := s.m.tr.doubtful(st.Executed, st.Owned, st.Received); !doubtful.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf("%s: transactions were lost under %s, and it has not been compared yet whether it has (or has still to apply) those, or others that were given these GTIDs since",
 			excludedUnread, doubtful.Brief(16)))
 	}

@@ -84,7 +84,7 @@ func compare(s *sighting, k event.Known, primary, filtered, everLost bool) verdi
 const (
 	identityReason = "carries this GTID with another original commit time than the primary's: it is another transaction"
 	lostReason     = "holds a transaction that was lost"
-	wroteReason    = "wrote where the primary's transaction is empty"
+	wroteReason    = "wrote where the primary has an empty transaction"
 )
 
 // ofAnother tells of a taint that it stands for another transaction than the
@@ -438,15 +438,15 @@ func (t *tracker) mute(executed gtid.Set) gtid.Set {
 }
 
 // doubtful are GTIDs under which a transaction was lost, which the server has, is
-// committing or has still to apply (pending), while it has not been compared
+// committing or has received, while it has not been compared
 // whether that is the lost one or the one that was given the GTID since. Nothing
 // newer tells of it: what the lost one wrote may be old rows in every other respect
 // (rules §10, §11.2), and it can be read from its commit on, before it is compared.
-func (t *tracker) doubtful(executed, pending gtid.Set) gtid.Set {
+func (t *tracker) doubtful(executed, owned, received gtid.Set) gtid.Set {
 	if t.everLost.IsEmpty() || t.primary || t.follow == FollowExecuted {
 		return gtid.Set{}
 	}
-	return t.unproven(executed.Union(pending)).Intersect(t.everLost).Subtract(t.judged)
+	return t.unproven(executed.Union(owned).Union(received)).Intersect(t.everLost).Subtract(t.judged)
 }
 
 // suspects are executed GTIDs that nothing accounts for yet.

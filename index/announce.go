@@ -23,17 +23,19 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 	// A replica's tailer says how far it has read: before it has come here, what
 	// it compared may be of a stream that stepped back (rules §5.4, §10).
 	ix.lossAt = v
-	ix.announced, ix.left = a, a.Executed
+	ix.announced = a
 	ix.lose(a, v, same)
 	ix.setGroups(a.Groups)
 	ix.clk.ofRun = ix.clk.ofRun && same
 	if same {
-		ix.explained = ix.explained.Union(a.Executed)
+		ix.account(ix.explained.Union(a.Executed), ix.passing.Subtract(a.Executed))
+		ix.left = ix.left.Union(a.Executed)
 	} else {
 		// What an earlier primary had explains nothing of this one's history, and
 		// is not asked of it (rules §6.2: lost aside).
 		ix.clk.executed = ix.clk.executed.Intersect(a.Executed)
-		ix.explained, ix.passing = a.Executed, gtid.Set{}
+		ix.account(a.Executed, gtid.Set{})
+		ix.left = a.Executed
 	}
 	ix.clk.anonymous, ix.clk.refused = false, ""
 	ix.pending.announced = true

@@ -57,7 +57,7 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	}
 	ix.dh.Reset(cp.Delivered)
 	ix.lost = cp.Lost
-	ix.explained, ix.passing = gtid.Set{}, gtid.Set{}
+	ix.account(gtid.Set{}, gtid.Set{})
 	ix.ord = ordinals{}
 	ix.half = halfTransaction{}
 	ix.open = map[string]*openXA{}
@@ -75,7 +75,8 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	if cp.Announced.Epoch != 0 && cp.Announced.History == cp.History {
 		a := cp.Announced
 		ix.announced = &a
-		ix.explained, ix.left = a.Executed, a.Executed
+		ix.account(a.Executed, gtid.Set{})
+		ix.left = a.Executed
 	}
 	ix.setGroups(cp.Groups)
 	ix.reassess()

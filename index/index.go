@@ -57,6 +57,7 @@ type Index struct {
 	lost       gtid.Set
 	explained  gtid.Set // what the announced primary is known to have: newest counted E
 	passing    gtid.Set // of explained: what it only owned then, and may give back by a rollback
+	firm       gtid.Set // the rest of explained
 	left       gtid.Set // what failovers left, see Snapshot.FailoverLeft
 	open       map[string]*openXA
 	half       halfTransaction

@@ -234,7 +234,8 @@ func (ix *Index) loadState(st Store) error {
 	ix.history, ix.lossAt = cp.History, cp.LossAt
 	if cp.Announced.Epoch != 0 {
 		ix.announced = &cp.Announced
-		ix.explained, ix.left = cp.Announced.Executed, cp.Announced.Executed
+		ix.account(cp.Announced.Executed, gtid.Set{})
+		ix.left = cp.Announced.Executed
 	}
 	ix.setGroups(cp.Groups)
 	return nil

@@ -189,6 +189,9 @@ func TestRule2ForeignEach(t *testing.T) {
 	w.state("c", "a:1-11,c:1", unproven) // a:11 comes later than what is errant
 	w.newTick()
 	w.state("a", "a:1-10")
+	// b's applier stops, and may go on at any time.
+	w.state("b", "a:1-10", func(s *event.ServerState) { s.Received = set(t, "a:1-11") })
+	w.wantIneligible("b", "excluded", "a000000-0000-0000-0000-000000000000:11")
 	w.newTick()
 	w.state("a", "a:1-10", func(s *event.ServerState) { s.Owned = set(t, "a:11") }) // given again
 	for _, s := range []string{"b", "c"} {
@@ -265,6 +268,8 @@ func TestRule7FailoverLeft(t *testing.T) {
 	left("a:1-15,b:1")
 	w.newTick()
 	w.state("a", "a:1-20,b:1")
+	left("a:1-15,b:1")
+	w.write(w.announcement("a", "a:1-10")) // once more, by facts of before
 	left("a:1-15,b:1")
 	w.write(w.announcement("b", "a:1-20,b:1-2"))
 	left("a:1-20,b:1-2")

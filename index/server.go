@@ -305,6 +305,11 @@ func (ix *Index) explain() {
 	}
 }
 
+// account notes what the announced primary is known to have.
+func (ix *Index) account(explained, passing gtid.Set) {
+	ix.explained, ix.passing, ix.firm = explained, passing, explained.Subtract(passing)
+}
+
 // accuse compares what a server executed and owns with everything that
 // accounts for it (rules §2.3).
 func (ix *Index) accuse(sv *server) {
@@ -313,16 +318,18 @@ func (ix *Index) accuse(sv *server) {
 		return
 	}
 	if !sv.foreign.IsEmpty() {
-		sv.foreign = sv.foreign.Intersect(sv.executed.Union(sv.owned)).Subtract(sv.proven)
+		// What it does not apply at the moment it may, from its relay log.
+		has := sv.executed.Union(sv.owned).Union(sv.view.state.Received)
+		sv.foreign = sv.foreign.Intersect(has).Subtract(sv.proven)
 	}
-	dh, firm := ix.dh.Set(), ix.explained.Subtract(ix.passing)
+	dh := ix.dh.Set()
 	rest := func(s gtid.Set) gtid.Set {
 		if dh.ContainsSet(s) {
 			return gtid.Set{}
 		}
 		// Its own errant ones are in its taints and exclusions, or accepted by the
 		// operator; lost ones exclude it by themselves.
-		return s.Subtract(dh).Subtract(firm).Subtract(sv.view.state.Errant).Subtract(ix.lost)
+		return s.Subtract(dh).Subtract(ix.firm).Subtract(sv.view.state.Errant).Subtract(ix.lost)
 	}
 	sv.executedAlone.set(rest(sv.executed), ix.passing, ix.ticks.last)
 	sv.ownedAlone.set(rest(sv.owned), ix.passing, ix.ticks.last)

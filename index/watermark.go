@@ -134,14 +134,16 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 	}
 	c.count++
 	c.executed, c.newest, c.ofRun = p.executed, p, true
-	ix.explained, ix.passing = p.e, p.e.Subtract(p.executed)
+	ix.account(p.e, p.e.Subtract(p.executed))
 	for _, sv := range ix.servers {
 		alone := sv.executedAlone.proven(p).Union(sv.ownedAlone.proven(p))
 		if !alone.IsEmpty() && !sv.view.state.Grouped {
 			sv.foreign = sv.foreign.Union(alone)
 		}
 	}
-	ix.leave(p, s.UUID)
+	if !s.Grouped { // where all GTIDs are the group's
+		ix.leave(p, s.UUID)
+	}
 	if rule(ruleShownAgain) && ix.announced != nil {
 		// What the primary has again is not lost any more; else a GTID that was
 		// given anew would count as seen before the stream brings it (P2). One that

@@ -38,6 +38,8 @@ func (w *world) publishState(x int) {
 		Owned: w.gtids(p.owned), Executed: w.gtids(p.executed), Base: w.gtids(t.base | t.unvetted), Errant: w.gtids(t.errant),
 		Ticks: append([]event.RouterTick(nil), p.ticks[:]...), RelaxedDurable: s.relaxed,
 	}
+	received := w.received(s)
+	st.Received = w.gtids(received)
 	if p.primary {
 		st.Role, st.Writable = event.RolePrimary, true
 	}
@@ -54,7 +56,6 @@ func (w *world) publishState(x int) {
 	if t.excluded != "" {
 		st.Excluded = []string{t.excluded}
 	}
-	received := w.received(s)
 	if doubtful := (p.executed | p.owned | received) &^ t.base &^ t.shown & t.everLost &^ t.judged; doubtful != 0 && !p.primary && !s.followExecuted {
 		// It may hold what was lost (rules §10, §11.2).
 		st.Excluded = append(st.Excluded, "catching_up: not compared")
