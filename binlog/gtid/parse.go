@@ -41,6 +41,20 @@ func Parse(s string) (Set, error) {
 	return p.set()
 }
 
+// ParseNamed is [Parse] for what people and programs say of their own accord. What
+// MySQL lets pass although it names nothing is a [*ParseError] as well: the empty
+// text, commas alone, a uuid or a tag without an interval behind it, an interval
+// whose last is below its first. A slip of that kind would ask for less than was
+// meant.
+func ParseNamed(s string) (Set, error) {
+	p := scanner{in: s, named: true}
+	set, err := p.set()
+	if err == nil && set.IsEmpty() {
+		err = p.failAt(0, "the set is empty, and names no GTID")
+	}
+	return set, err
+}
+
 // MustParse is [Parse] for constants and tests: it panics on an error.
 func MustParse(s string) Set {
 	set, err := Parse(s)
@@ -52,8 +66,9 @@ func MustParse(s string) Set {
 
 // scanner reads tokens from a text.
 type scanner struct {
-	in  string
-	pos int
+	in    string
+	pos   int
+	named bool // see ParseNamed
 }
 
 func (p *scanner) atEnd() bool { return p.pos == len(p.in) }
@@ -126,8 +141,13 @@ func (p *scanner) part(a *assembly, tags *interner) error {
 	}
 	p.space()
 	a.source(Source{UUID: u})
+	lacks, tagged := true, false // an interval, of the uuid or of a tag
 	for p.skip(':') {
 		if isTagStart(p.peek()) {
+			if p.named && tagged && lacks {
+				return p.fail("expected an interval of the tag before")
+			}
+			lacks, tagged = true, true
 			tag, err := p.tag()
 			if err != nil {
 				return err
@@ -136,13 +156,20 @@ func (p *scanner) part(a *assembly, tags *interner) error {
 			p.space()
 			continue
 		}
+		at := p.pos
 		iv, err := p.interval()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if iv.First <= iv.Last {
+		case iv.First <= iv.Last:
 			a.add(iv)
+		case p.named:
+			return p.failAt(at, "the last of the interval is below its first")
 		}
+		lacks = false
+	}
+	if p.named && lacks {
+		return p.fail(`expected ":" and an interval`)
 	}
 	return nil
 }

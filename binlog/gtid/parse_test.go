@@ -33,6 +33,45 @@ func single(text string) gtid.GTID {
 	return g
 }
 
+// TestParseNamed: what MySQL reads as nothing is refused where somebody names GTIDs.
+func TestParseNamed(t *testing.T) {
+	for _, tt := range []struct {
+		text   string
+		offset int // -1: it is read, as Parse does
+	}{
+		{"U:1", -1},
+		{" ,U:1-5:7 , V:2,", -1},
+		{"U:x:1:2:y:3", -1},
+		{"U:1:x:3-4", -1},
+		{"", 0},
+		{" \t\n", 0},
+		{", ,", 0},
+		{"U", 36},
+		{"U,V:1", 36},
+		{"V:1,U", 75},
+		{"U:x", 38},
+		{"U:1:x", 40},
+		{"U:x:y:1", 39},
+		{"U:5-3", 37},
+		{"U:1-5:11-3", 41},
+		{"U:5-0:7", 37},
+		{"U:1-x", 39}, // as Parse
+	} {
+		text := expand(tt.text)
+		got, err := gtid.ParseNamed(text)
+		if tt.offset < 0 {
+			if want := gtid.MustParse(text); err != nil || !got.Equal(want) {
+				t.Errorf("%q: %s, %v, want %s", tt.text, got.OneLine(), err, want.OneLine())
+			}
+			continue
+		}
+		var pe *gtid.ParseError
+		if !errors.As(err, &pe) || pe.Offset != tt.offset {
+			t.Errorf("%q: %s, %v, want an error at %d", tt.text, got.OneLine(), err, tt.offset)
+		}
+	}
+}
+
 // accepted are texts that MySQL 9.7 reads, with what it prints of them;
 // TestServerParses asks a real server the same.
 var accepted = []struct{ text, want string }{

@@ -88,7 +88,7 @@ func (c *Column) parseInt(text string) (v Value, reason string) {
 	n, err := strconv.ParseInt(text, 10, bits)
 	if err != nil || !canonicalDigits(strings.TrimPrefix(text, "-")) || text == "-0" {
 		low := int64(-1) << (bits - 1)
-		return v, fmt.Sprintf("want a whole number from %d to %d, without leading zeros, signs or spaces", low, -(low + 1))
+		return v, fmt.Sprintf("want a whole number from %d to %d, without leading zeros, plus sign or spaces", low, -(low + 1))
 	}
 	v.Int = n
 	return v, ""

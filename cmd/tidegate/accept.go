@@ -47,7 +47,7 @@ answers to readers: when in doubt, rebuild the server.`,
 				}
 				in["table"] = table
 			case gtids != "":
-				if _, err := gtid.Parse(gtids); err != nil {
+				if _, err := gtid.ParseNamed(gtids); err != nil {
 					return usagef("accept: --gtids is %q: %w", gtids, err)
 				}
 				in["gtids"] = gtids

@@ -93,15 +93,11 @@ func parseAcceptance(body []byte) (x Acceptance, err *wireError) {
 			}
 		case "gtids":
 			given++
-			at := r.i
 			var text string
 			if text, err = r.text(); err == nil {
-				set, parseErr := gtid.Parse(text)
-				switch {
-				case parseErr != nil:
+				set, parseErr := gtid.ParseNamed(text)
+				if parseErr != nil {
 					return badGTID(name, parseErr)
-				case set.IsEmpty():
-					return bad(CodeBadGTID, name, at, "a set of GTIDs is expected, and this one is empty")
 				}
 				x.GTIDs = set
 			}

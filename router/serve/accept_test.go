@@ -42,6 +42,7 @@ func TestAccept(t *testing.T) {
 		{`{"table":"app.t","restart":true,"author":"ann"}`, "bad_field"},
 		{`{"gtids":"x","author":"ann"}`, "bad_gtid"},
 		{`{"gtids":"","author":"ann"}`, "bad_gtid"},
+		{`{"gtids":"aaaaaaaa-0000-0000-0000-000000000001:7-5","author":"ann"}`, "bad_gtid"},
 		{`{"everything":true,"author":"ann"}`, "unknown_field"},
 		{`{"table":`, "bad_json"},
 	} {

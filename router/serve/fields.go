@@ -137,7 +137,7 @@ func (a *ask) text(name, value string) (known bool, err *wireError) {
 }
 
 func (a *ask) floor(field, value string) *wireError {
-	set, err := gtid.Parse(value)
+	set, err := gtid.ParseNamed(value)
 	if err != nil {
 		return badGTID(field, err)
 	}
