@@ -386,5 +386,5 @@ func ExampleColumn_ParseValue() {
 	}
 	// Output:
 	// 42: ""
-	// 042: "want a whole number from -2147483648 to 2147483647, without leading zeros, signs or spaces"
+	// 042: "want a whole number from -2147483648 to 2147483647, without leading zeros, plus sign or spaces"
 }
