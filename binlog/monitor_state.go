@@ -94,7 +94,7 @@ func (s *session) compose() *event.ServerState {
 	}
 	s.distrustLocked(st)
 	if facts != nil {
-		s.describeLocked(st, facts, lower, known)
+		st.Excluded = append(st.Excluded, facts.exclusions(lower, known)...)
 	}
 	return st
 }
@@ -139,11 +139,6 @@ func describeChannels(st *event.ServerState, f *serverFacts) {
 		st.IORunning, st.SQLRunning = c.io == "ON", c.sql == "ON"
 		st.Received = f.received()
 	}
-}
-
-// describeLocked adds the reasons that the settings and channels give.
-func (s *session) describeLocked(st *event.ServerState, f *serverFacts, lower int, known bool) {
-	st.Excluded = append(st.Excluded, f.exclusions(lower, known)...)
 }
 
 // acceptLocked applies what the operator accepted.

@@ -11,7 +11,8 @@ import (
 // others notices that every server behind the configured names is another one
 // than the stream knows, as after a start of new servers on an old data_dir. All
 // answers stay right, with what the former servers wrote counted as lost; people are
-// told, since either the servers or the data_dir is not the one they mean. Its methods may be called at once by many.
+// told, since either the servers or the data_dir is not the one they mean. Its
+// methods may be called at once by many.
 type others struct {
 	servers int // that this process watches
 
