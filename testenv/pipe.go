@@ -26,7 +26,7 @@ type pipe struct {
 	target *net.TCPConn
 
 	once sync.Once
-	gone chan struct{} // closed by reset
+	gone chan struct{} // closed when the pipe is broken or has ended
 }
 
 // chunk is some bytes and when they were read.
@@ -41,12 +41,27 @@ func reset(c *net.TCPConn) {
 	_ = c.Close()
 }
 
-// reset breaks the pipe at both ends. It does not block.
+// reset breaks the pipe at both ends, also one that breakAfter has broken. It
+// does not block.
 func (c *pipe) reset() {
+	c.once.Do(func() { close(c.gone) })
+	reset(c.client)
+	reset(c.target)
+}
+
+// breakAfter breaks the pipe, but what was written in direction d still arrives:
+// the end there gets it and then the end of the stream. A reset would throw away
+// what waits in the kernel's buffers, and so would a close when that end sends
+// something itself: it is read until it closes.
+func (c *pipe) breakAfter(d Direction) {
 	c.once.Do(func() {
 		close(c.gone)
-		reset(c.client)
-		reset(c.target)
+		to, other := c.target, c.client
+		if d == FromTarget {
+			to, other = c.client, c.target
+		}
+		reset(other)
+		_ = to.CloseWrite()
 	})
 }
 
@@ -56,11 +71,9 @@ func (c *pipe) run() {
 	wg.Go(func() { c.carry(c.client, c.target, ToTarget) })
 	wg.Go(func() { c.carry(c.target, c.client, FromTarget) })
 	wg.Wait()
-	c.once.Do(func() { // both ended in order: no reset
-		close(c.gone)
-		_ = c.client.Close()
-		_ = c.target.Close()
-	})
+	c.once.Do(func() { close(c.gone) })
+	_ = c.client.Close()
+	_ = c.target.Close()
 }
 
 // carry moves one way. The end of the input is passed on as what it was, in
@@ -77,9 +90,7 @@ func (c *pipe) carry(from, to *net.TCPConn, d Direction) {
 			if n > 0 {
 				select {
 				case queue <- chunk{data: buf[:n], at: time.Now()}:
-				case <-c.gone:
-					ended <- net.ErrClosed
-					return
+				case <-c.gone: // thrown away, see breakAfter
 				}
 			}
 			if err != nil {
@@ -90,7 +101,7 @@ func (c *pipe) carry(from, to *net.TCPConn, d Direction) {
 	})
 	for ch := range queue {
 		if !c.deliver(ch, to, d) {
-			c.reset()
+			c.broken()
 			break
 		}
 	}
@@ -102,6 +113,15 @@ func (c *pipe) carry(from, to *net.TCPConn, d Direction) {
 	if errors.Is(err, io.EOF) {
 		_ = to.CloseWrite()
 	} else {
+		c.broken()
+	}
+}
+
+// broken is reset, unless the pipe was broken before.
+func (c *pipe) broken() {
+	select {
+	case <-c.gone:
+	default:
 		c.reset()
 	}
 }
@@ -194,13 +214,13 @@ func (c *pipe) write(to *net.TCPConn, data []byte, d Direction) (int, bool) {
 		if pending == nil {
 			return n, err == nil
 		}
-		return n, c.settle(pending, to, d, len(data)-n) && err == nil
+		return n, c.settle(pending, d, len(data)-n) && err == nil
 	}
 }
 
 // settle gives the bytes that could not be written back to a cut, and carries
 // it out when nothing is left of it; false means that it did.
-func (c *pipe) settle(pending *cut, to *net.TCPConn, d Direction, unwritten int) bool {
+func (c *pipe) settle(pending *cut, d Direction, unwritten int) bool {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()
 	if c.p.cuts[d.index()] != pending { // ended by Pass, or replaced
@@ -211,23 +231,8 @@ func (c *pipe) settle(pending *cut, to *net.TCPConn, d Direction, unwritten int)
 		c.p.announceLocked()
 		return true
 	}
-	c.breakAfter(to)
-	c.p.strikeLocked(d.index())
+	c.p.strikeLocked(d)
 	return false
-}
-
-// breakAfter is reset, but for what was written to one end: that still arrives,
-// where a reset would throw away what waits in the kernel's buffer.
-func (c *pipe) breakAfter(to *net.TCPConn) {
-	c.once.Do(func() {
-		close(c.gone)
-		if to == c.client {
-			reset(c.target)
-		} else {
-			reset(c.client)
-		}
-		_ = to.Close()
-	})
 }
 
 func (c *pipe) pause(d time.Duration) bool {

@@ -148,8 +148,9 @@ func (p *Proxy) CutAll() {
 
 // CutAfter breaks every open connection when n more bytes, all connections
 // together, were delivered in direction d: the n-th byte arrives and the next
-// one does not, wherever in a packet or an event that is. The channel is closed
-// when it has happened. It strikes once; a later call replaces one that has not
+// one does not, wherever in a packet or an event that is. The end in direction d
+// sees the stream end there, the other one a reset. The channel is closed when
+// nothing more is delivered; the end may still be reading. It strikes once; a later call replaces one that has not
 // struck yet.
 func (p *Proxy) CutAfter(d Direction, n int64) (<-chan struct{}, error) {
 	if d != ToTarget && d != FromTarget {
@@ -163,7 +164,7 @@ func (p *Proxy) CutAfter(d Direction, n int64) (<-chan struct{}, error) {
 	defer p.mu.Unlock()
 	p.cuts[d.index()] = c
 	if n == 0 {
-		p.strikeLocked(d.index())
+		p.strikeLocked(d)
 	}
 	return c.done, nil
 }
@@ -228,10 +229,12 @@ func (p *Proxy) cutAllLocked() {
 }
 
 // strikeLocked carries out the cut of a direction.
-func (p *Proxy) strikeLocked(direction int) {
-	c := p.cuts[direction]
-	p.cuts[direction] = nil
-	p.cutAllLocked()
+func (p *Proxy) strikeLocked(d Direction) {
+	c := p.cuts[d.index()]
+	p.cuts[d.index()] = nil
+	for pipe := range p.pipes {
+		pipe.breakAfter(d)
+	}
 	close(c.done)
 }
 

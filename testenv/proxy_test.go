@@ -218,6 +218,46 @@ func TestProxy(t *testing.T) {
 	})
 }
 
+// TestCutArrives: what a cut lets through arrives, also at an end that reads
+// late and sends all the time: to a connection that is closed, which would be
+// answered with a reset that throws away what is still on its way.
+func TestCutArrives(t *testing.T) {
+	t.Parallel()
+	const n = 3_000_001
+	for _, d := range []testenv.Direction{testenv.ToTarget, testenv.FromTarget} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		p := startProxy(t, l.Addr().String())
+		client := dial(t, p)
+		target, err := l.Accept()
+		must(t, err)
+		must(t, l.Close())
+		from, to := client, target
+		if d == testenv.FromTarget {
+			from, to = target, client
+		}
+		struck, err := p.CutAfter(d, n)
+		must(t, err)
+		send := func(c net.Conn) {
+			for data := make([]byte, 1<<10); ; {
+				if _, err := c.Write(data); err != nil {
+					return
+				}
+			}
+		}
+		go send(from)
+		go send(to)
+		go func() { _, _ = io.Copy(io.Discard, from) }()
+		<-struck
+		must(t, to.SetReadDeadline(time.Now().Add(testenvtest.HangTimeout)))
+		if got, err := io.Copy(io.Discard, to); got != n || err != nil {
+			t.Errorf("direction %d: %d bytes arrived, then %v; want %d and the end", d, got, err, n)
+		}
+		must(t, to.Close())
+		must(t, from.Close())
+	}
+}
+
 // TestReplicationThroughProxy cuts a channel in the middle of a transaction's
 // event, and stalls it.
 func TestReplicationThroughProxy(t *testing.T) {
