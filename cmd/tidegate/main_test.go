@@ -21,16 +21,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
 )
 
-// program is the real binary, built once; servers are a primary and two
-// replicas for the commands that ask servers (TestOnServers alone).
-var (
-	program string
-	servers *testenv.Cluster
-)
+// program is the real binary, built once.
+var program string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
@@ -51,11 +46,7 @@ func testMain(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "FAIL: build the program: %v\n%s", err, out)
 		return 1
 	}
-	code := testenvtest.Shared(testenv.Options{}, func(c *testenv.Cluster) int {
-		servers = c
-		return m.Run()
-	})
-	if code != 0 {
+	if code := m.Run(); code != 0 {
 		return code
 	}
 	if err := goleak.Find(

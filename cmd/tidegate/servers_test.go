@@ -87,8 +87,13 @@ func execSQL(t *testing.T, s *testenv.Server, statements ...string) {
 	}
 }
 
+// servers are a primary and two replicas for the commands that ask servers, as
+// long as TestOnServers runs.
+var servers *testenv.Cluster
+
 // The commands that ask servers, one after the other on the same three.
 func TestOnServers(t *testing.T) {
+	servers = testenvtest.Cluster(t, testenv.Options{})
 	a, b, c := servers.Servers()[0], servers.Servers()[1], servers.Servers()[2]
 	execSQL(t, a, "CREATE TABLE app.posts (id INT PRIMARY KEY, v INT)", "INSERT INTO app.posts VALUES (1, 1)")
 	if err := servers.WaitInSync(testenvtest.Context(t, stepTimeout)); err != nil {
