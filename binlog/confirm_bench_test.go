@@ -109,8 +109,12 @@ func benchmarkProof(b *testing.B, c *testenv.Cluster, writer byte, wait time.Dur
 // binlog shows counts as shown at once.
 type everything struct{}
 
-func (everything) Lookup(gtid.GTID) event.Known     { return event.Known{State: event.NoIdentity} }
-func (everything) Since(event.Version) event.Turn   { return event.Turn{History: 1, Starts: 1} }
-func (everything) LostIdentity(event.Identity) bool { return false }
-func (everything) Changed() <-chan struct{}         { return nil }
-func (everything) Forget(gtid.GTID)                 {}
+func (everything) Lookup(gtid.GTID) event.Known {
+	return event.Known{State: event.NoIdentity, At: event.Reading{Starts: 1}}
+}
+func (everything) Since(event.Version) event.Turn { return event.Turn{History: 1, Starts: 1} }
+func (everything) LostIdentity(event.Identity) (bool, event.Reading) {
+	return false, event.Reading{Starts: 1}
+}
+func (everything) Changed() <-chan struct{}        { return nil }
+func (everything) Forget(gtid.GTID, event.Reading) {}

@@ -390,19 +390,24 @@ func (m *Monitor) lookup(g gtid.GTID) event.Known {
 	return m.o.Identities.Lookup(g)
 }
 
-// stream is what sightings are compared with.
-func (m *Monitor) stream() stream {
+// streamLocked is what sightings are compared with, as far as the session has taken
+// in what became of the stream.
+func (s *session) streamLocked() stream {
+	m := s.m
 	if m.o.Identities == nil {
-		return stream{known: m.lookup, lost: func(event.Identity) bool { return false }}
+		return stream{known: m.lookup, lost: func(event.Identity) (bool, event.Reading) { return false, event.Reading{} }}
 	}
-	return stream{known: m.o.Identities.Lookup, lost: m.o.Identities.LostIdentity}
+	return stream{
+		at: event.Reading{Starts: m.tr.starts, Announced: s.lossSeen}, known: m.o.Identities.Lookup, lost: m.o.Identities.LostIdentity,
+	}
 }
 
-func (m *Monitor) forget(gs []gtid.GTID) {
+// forget tells the stream's reader what was compared where it stood at a reading.
+func (m *Monitor) forget(gs []gtid.GTID, at event.Reading) {
 	if m.o.Identities == nil {
 		return
 	}
 	for _, g := range gs {
-		m.o.Identities.Forget(g)
+		m.o.Identities.Forget(g, at)
 	}
 }

@@ -73,7 +73,8 @@ func (h hintHandler) Transaction(ctx context.Context, t *event.Transaction, at P
 		}
 		if m.tr.waiting < m.o.MaxPending {
 			tainted := m.tr.tainted
-			decided := m.tr.sight(seen, s.executed, m.stream())
+			ask := s.streamLocked()
+			decided := m.tr.sight(seen, s.executed, ask)
 			m.logTaintsLocked(tainted)
 			s.tailPassed = at
 			s.advanceLocked(at)
@@ -83,7 +84,7 @@ func (h hintHandler) Transaction(ctx context.Context, t *event.Transaction, at P
 			suspicious := !decided && t.GTID.UUID == s.run.UUID && s.role != event.RolePrimary
 			m.mu.Unlock()
 			if decided {
-				m.forget([]gtid.GTID{t.GTID})
+				m.forget([]gtid.GTID{t.GTID}, ask.at)
 			}
 			if suspicious {
 				poke(m.news)
@@ -315,7 +316,8 @@ func (s *session) settle(misses int) {
 		return
 	}
 	tainted := m.tr.tainted
-	decided := m.tr.settleSome(m.stream(), misses)
+	ask := s.streamLocked()
+	decided := m.tr.settleSome(ask, misses)
 	m.logTaintsLocked(tainted)
 	if len(decided) > 0 {
 		s.dirty = true
@@ -323,7 +325,7 @@ func (s *session) settle(misses int) {
 	}
 	m.mu.Unlock()
 	if len(decided) > 0 {
-		m.forget(decided)
+		m.forget(decided, ask.at)
 		poke(m.wake)
 	}
 }
@@ -355,6 +357,11 @@ func (s *session) turnLocked(turn *event.Turn) bool {
 		poke(s.retail)
 	}
 	s.history, s.lossSeen = turn.History, turn.Announced
+	if !turn.Lost.IsEmpty() {
+		// What the server has received is told by facts, which are to be newer.
+		s.lostAt = time.Now()
+		poke(s.m.news)
+	}
 	return true
 }
 

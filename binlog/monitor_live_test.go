@@ -46,8 +46,15 @@ func (s *streamOf) Transaction(_ context.Context, t *event.Transaction, _ binlog
 func (s *streamOf) Hole(context.Context, *event.Hole) error                    { return nil }
 func (s *streamOf) Definitions(context.Context, []event.TableDefinition) error { return nil }
 func (s *streamOf) Progress(context.Context, binlog.Position) error            { return nil }
-func (s *streamOf) LostIdentity(event.Identity) bool                           { return false }
-func (s *streamOf) Forget(gtid.GTID)                                           {}
+func (s *streamOf) Forget(gtid.GTID, event.Reading)                            {}
+
+func (s *streamOf) LostIdentity(event.Identity) (bool, event.Reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return false, s.readingLocked()
+}
+
+func (s *streamOf) readingLocked() event.Reading { return event.Reading{Starts: 1, Announced: s.loss} }
 
 // Since vouches for everything: this stream never steps back.
 func (s *streamOf) Since(v event.Version) event.Turn {
@@ -72,13 +79,12 @@ func (s *streamOf) Changed() <-chan struct{} {
 func (s *streamOf) Lookup(g gtid.GTID) event.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if k, ok := s.known[g]; ok {
-		return k
+	k, ok := s.known[g]
+	if !ok && s.before.Contains(g) {
+		k.State = event.NoIdentity
 	}
-	if s.before.Contains(g) {
-		return event.Known{State: event.NoIdentity}
-	}
-	return event.Known{}
+	k.At = s.readingLocked()
+	return k
 }
 
 func tidegateConfig(s *testenv.Server) binlog.ServerConfig {

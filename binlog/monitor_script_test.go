@@ -198,6 +198,10 @@ type scriptIDs struct {
 	vouched gtid.Set
 	changed chan struct{}
 	forgot  []gtid.GTID
+	// forgets: what was compared is gone, as from a window.
+	forgets bool
+	// ahead moves the reader on before the next look-up, and nobody is told.
+	ahead func()
 }
 
 func newScriptIDs() *scriptIDs {
@@ -221,7 +225,17 @@ func (i *scriptIDs) say(t testing.TB, g string, commit int64, ts ...byte) {
 func (i *scriptIDs) Lookup(g gtid.GTID) event.Known {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.known[g]
+	if i.ahead != nil {
+		i.ahead()
+		i.ahead = nil
+	}
+	k := i.known[g]
+	k.At = i.readingLocked()
+	return k
+}
+
+func (i *scriptIDs) readingLocked() event.Reading {
+	return event.Reading{Starts: i.starts, Announced: i.loss}
 }
 
 func (i *scriptIDs) Since(v event.Version) event.Turn {
@@ -233,17 +247,26 @@ func (i *scriptIDs) Since(v event.Version) event.Turn {
 	}
 	return turn
 }
-func (i *scriptIDs) LostIdentity(event.Identity) bool { return false }
+
+func (i *scriptIDs) LostIdentity(event.Identity) (bool, event.Reading) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return false, i.readingLocked()
+}
+
 func (i *scriptIDs) Changed() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.changed
 }
 
-func (i *scriptIDs) Forget(g gtid.GTID) {
+func (i *scriptIDs) Forget(g gtid.GTID, at event.Reading) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.forgot = append(i.forgot, g)
+	if i.forgets && at == i.readingLocked() {
+		delete(i.known, g)
+	}
 }
 
 // rig is a monitor of a scripted server, in a synctest bubble.

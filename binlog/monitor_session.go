@@ -51,8 +51,9 @@ type session struct {
 	role       event.Role
 	history    event.History
 	lossSeen   event.Version
-	tailPassed Position // newest position of the tail
-	dirty      bool     // something to publish without a new probe
+	lostAt     time.Time // when the newest loss was taken in; zero: none
+	tailPassed Position  // newest position of the tail
+	dirty      bool      // something to publish without a new probe
 	suspectsAt map[gtid.GTID]time.Time
 
 	wantTail chan bool     // capacity 1, latest wins

@@ -109,6 +109,9 @@ func (s *session) distrustLocked(st *event.ServerState) {
 	if s.m.o.Identities != nil && s.m.tr.starts == 0 {
 		st.Excluded = append(st.Excluded, excludedUnread+": its tailer has not read the stream yet")
 	}
+	if s.factsAt.Before(s.lostAt) {
+		st.Excluded = append(st.Excluded, excludedUnread+": transactions were lost, and it has not been asked since what it has received")
+	}
 	if mute := s.m.tr.mute(st.Executed); !mute.IsEmpty() {
 		st.Excluded = append(st.Excluded, fmt.Sprintf(excludedMute+" under %s: "+
 			"compare its data and accept them, or rebuild it from a server that is right and accept the copy", mute.Brief(16)))

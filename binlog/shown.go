@@ -165,6 +165,10 @@ type tracker struct {
 	unnamed gtid.Set
 	// judged are those of them that were compared, whatever came of it.
 	judged gtid.Set
+	// refused were compared and not found to be the stream's, so that they prove
+	// nothing when they are purged later. No state carries them: after a restart of
+	// the tailer those are taken for refused that a shown one has overtaken.
+	refused gtid.Set
 	// starts is the newest start of the stream's reader that was taken in; 0:
 	// none yet, and nobody vouches for what was shown before.
 	starts uint64
@@ -212,6 +216,19 @@ func (t *tracker) resume(st *event.ServerState, everLost gtid.Set) {
 	t.shown.Reset(st.Executed.Subtract(st.Unproven).Subtract(st.Base))
 	t.taints = slices.Clone(st.Taints)
 	t.errant = st.Errant
+	t.refused = overtaken(st.Unproven.Subtract(st.Base), t.shown.Set())
+}
+
+// overtaken are the waiting GTIDs that have a later one of their source in shown:
+// comparison goes in the binlog's order, so that theirs was made.
+func overtaken(waiting, shown gtid.Set) gtid.Set {
+	b := gtid.NewBuilder(gtid.Set{})
+	for src, iv := range waiting.All() {
+		if last := min(iv.Last, shown.Max(src)); last >= iv.First {
+			b.AddInterval(src, gtid.Interval{First: iv.First, Last: last})
+		}
+	}
+	return b.Set()
 }
 
 // restart forgets what was seen and not yet executed: after a new connection
@@ -234,10 +251,14 @@ func (t *tracker) unproven(executed gtid.Set) gtid.Set {
 // hinted is what the binlog showed and executed does not have yet.
 func (t *tracker) hinted(executed gtid.Set) gtid.Set { return t.seen.Set().Subtract(executed) }
 
-// stream is what the tracker asks of the stream.
+// stream is what the tracker asks of the stream. What its reader says from
+// elsewhere than at decides nothing: the turn from there is not taken in yet, which
+// would take back what came before it, and of what comes after it too little is
+// known (rules §10, §11.2).
 type stream struct {
+	at    event.Reading
 	known func(gtid.GTID) event.Known
-	lost  func(event.Identity) bool
+	lost  func(event.Identity) (bool, event.Reading)
 }
 
 // sight takes in one transaction of the server's binlog and compares it when
@@ -269,13 +290,19 @@ func (t *tracker) settle(s *sighting, ask stream) bool {
 	g := s.id.GTID
 	k := ask.known(g)
 	v := compare(s, k, t.primary, t.filtered, t.everLost.Contains(g))
-	if v.decided && !t.primary && k.State != event.Identified && ask.lost(s.id) {
-		// The stream has no identity for this GTID any more, but knows that the
-		// transaction which the server holds is a lost one (rules §10).
-		v = verdict{decided: true, taints: []event.Taint{{All: true, GTID: g, Reason: lostReason}}}
-	}
-	if !v.decided {
+	if !v.decided || k.At != ask.at {
 		return false
+	}
+	if !t.primary && k.State != event.Identified {
+		lost, at := ask.lost(s.id)
+		if at != ask.at {
+			return false
+		}
+		if lost {
+			// The stream has no identity for this GTID any more, but knows that the
+			// transaction which the server holds is a lost one (rules §10).
+			v = verdict{decided: true, taints: []event.Taint{{All: true, GTID: g, Reason: lostReason}}}
+		}
 	}
 	if s.errant {
 		t.unerrant(g)
@@ -289,8 +316,10 @@ func (t *tracker) settle(s *sighting, ask stream) bool {
 	}
 	if v.shown {
 		t.shown.Add(g)
+		t.refused = t.refused.Subtract(gtid.Of(g))
 	} else {
 		t.emptied++
+		t.refused = t.refused.Add(g)
 	}
 	if v.unnamed && !v.shown {
 		t.unnamed = t.unnamed.Add(g)
@@ -378,9 +407,9 @@ func (t *tracker) taint(x event.Taint) {
 // joinPurged puts what the server's binlog carried and does not any more into
 // base, and returns what was new (rules §2.2: it joins base and is reported).
 // What was lost once does not join it: see purge; nor what was there at first
-// sight and did not become base then.
+// sight and did not become base then, nor what was compared and refused.
 func (t *tracker) joinPurged(purged, executed gtid.Set) gtid.Set {
-	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant).Subtract(t.first.unvetted)
+	gone := purged.Intersect(t.unproven(executed)).Subtract(t.everLost).Subtract(t.errant).Subtract(t.first.unvetted).Subtract(t.refused)
 	t.first.gone = t.first.gone.Union(gone.Intersect(t.first.doubted))
 	gone = gone.Subtract(t.first.doubted)
 	if !gone.IsEmpty() {

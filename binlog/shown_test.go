@@ -22,7 +22,7 @@ type fakeStream struct {
 func (f *fakeStream) stream() stream {
 	return stream{
 		known: func(g gtid.GTID) event.Known { return f.known[g] },
-		lost:  func(id event.Identity) bool { return f.lost[id] },
+		lost:  func(id event.Identity) (bool, event.Reading) { return f.lost[id], event.Reading{} },
 	}
 }
 
@@ -215,6 +215,42 @@ func TestTrackerResumeKeepsTaintsAndShown(t *testing.T) {
 	wantUnproven(t, tr, uuidA+":1-12", uuidA+":11-12")
 	if !tr.base.Equal(mustSet(t, uuidA+":1-5:8-10")) {
 		t.Errorf("base %s", tr.base.OneLine())
+	}
+}
+
+// What was compared and is not the stream's transaction does not become it by being
+// purged, also when the tailer restarts in between: the replica skipped 11, and the
+// row of the primary's 11 is missing there.
+func TestTrackerRefusedThenPurged(t *testing.T) {
+	for name, k := range map[string]event.Known{
+		"no identity": {State: event.NoIdentity}, "header alone": {State: event.HeaderOnly, OriginalCommit: 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, f := newTracker(FollowBinlog), &fakeStream{}
+			begin(tr, mustSet(t, uuidA+":1-10"), gtid.Set{})
+			f.say(t, uuidA+":11", k)
+			f.say(t, uuidA+":12", event.Known{State: event.Identified, OriginalCommit: 12, Tables: tables(1)})
+			sight(t, tr, f, uuidA+":11", 11)
+			sight(t, tr, f, uuidA+":12", 12, 1)
+			executed := mustSet(t, uuidA+":1-13")
+			st := &event.ServerState{Base: tr.published(), Executed: executed, Unproven: tr.unproven(executed)}
+			next := newTracker(FollowBinlog)
+			next.resume(st, gtid.Set{})
+			for _, tr := range []*tracker{tr, next} {
+				// 13 was not compared: what is purged before that joins base (rules §2.2).
+				if gone := tr.joinPurged(executed, executed); !gone.Equal(mustSet(t, uuidA+":13")) {
+					t.Errorf("joined %s", gone.OneLine())
+				}
+				wantUnproven(t, tr, uuidA+":1-13", uuidA+":11")
+			}
+			// Its binlog is there again, and so is the identity.
+			f.say(t, uuidA+":11", event.Known{State: event.Identified, OriginalCommit: 11, Flags: event.Empty})
+			sight(t, next, f, uuidA+":11", 11)
+			wantUnproven(t, next, uuidA+":1-13", "")
+			if !next.refused.IsEmpty() {
+				t.Errorf("%s is shown and refused", next.refused.OneLine())
+			}
+		})
 	}
 }
 

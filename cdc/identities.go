@@ -225,18 +225,24 @@ func (i *Identities) firstState(ctx context.Context) error {
 func (i *Identities) Lookup(g gtid.GTID) event.Known {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if k, ok := i.window[g]; ok {
-		return k
-	}
+	k, ok := i.window[g]
 	switch {
+	case ok:
 	case i.lost.Contains(g):
-		return event.Known{State: event.IsLost}
+		k.State = event.IsLost
 	case !i.nameless.Contains(g):
-		return event.Known{State: event.NotYet}
+		k.State = event.NotYet
 	case i.empty.Contains(g):
-		return event.Known{State: event.EmptyOnPrimary, Flags: event.Empty}
+		k.State, k.Flags = event.EmptyOnPrimary, event.Empty
+	default:
+		k.State = event.NoIdentity
 	}
-	return event.Known{State: event.NoIdentity}
+	k.At = i.readingLocked()
+	return k
+}
+
+func (i *Identities) readingLocked() event.Reading {
+	return event.Reading{Starts: i.starts, Announced: i.at}
 }
 
 // Since implements [event.Identities].
@@ -255,11 +261,11 @@ func (i *Identities) Since(announced event.Version) event.Turn {
 }
 
 // LostIdentity implements [event.Identities].
-func (i *Identities) LostIdentity(id event.Identity) bool {
+func (i *Identities) LostIdentity(id event.Identity) (lost bool, at event.Reading) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	_, ok := i.lostIDs[id]
-	return ok
+	_, lost = i.lostIDs[id]
+	return lost, i.readingLocked()
 }
 
 // Changed implements [event.Identities].
@@ -270,10 +276,10 @@ func (i *Identities) Changed() <-chan struct{} {
 }
 
 // Forget implements [event.Identities].
-func (i *Identities) Forget(g gtid.GTID) {
+func (i *Identities) Forget(g gtid.GTID, at event.Reading) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if _, ok := i.window[g]; ok {
+	if _, ok := i.window[g]; ok && at == i.readingLocked() {
 		delete(i.window, g)
 		if i.waiting {
 			i.makeRoomLocked()

@@ -327,7 +327,7 @@ func TestReuseBeginsAHistory(t *testing.T) {
 	if turn := late.Since(0); !turn.EverLost.Equal(upTo(10).Subtract(upTo(7))) {
 		t.Errorf("ever lost are %v", turn.EverLost)
 	}
-	if !late.LostIdentity(tx(8).Identity()) || late.LostIdentity(again.Identity()) {
+	if !isLost(late, tx(8)) || isLost(late, again) {
 		t.Error("the old 8 is lost as this identity, and the new one is not")
 	}
 }
@@ -356,7 +356,7 @@ func TestLostComesBack(t *testing.T) {
 	ids.Observe(s)
 	start(t, ids.Run)
 	wantKnown(t, ids, ga(9), event.NoIdentity)
-	if ids.LostIdentity(tx(9).Identity()) || !ids.LostIdentity(tx(10).Identity()) {
+	if isLost(ids, tx(9)) || !isLost(ids, tx(10)) {
 		t.Error("9 is the primary's again, and 10 is lost")
 	}
 	if ever := ids.Since(0).EverLost; !ever.Equal(upTo(10).Subtract(upTo(8))) {

@@ -8,6 +8,8 @@ import (
 // Known is what the stream says of one GTID to a replica's tailer.
 type Known struct {
 	State Knowledge
+	// At is where the reader stood that says so.
+	At Reading
 	// OriginalCommit with Tables and Flags for Identified; OriginalCommit and
 	// Empty (in Flags) alone for HeaderOnly.
 	OriginalCommit int64
@@ -33,6 +35,15 @@ const (
 	IsLost
 )
 
+// Reading is where a reader of the stream stands, as far as what it said before
+// may not hold any more: how often it began at a checkpoint, and the newest
+// announcement that it has come to. What was compared at one Reading is taken
+// back by the [Turn] to the next.
+type Reading struct {
+	Starts    uint64
+	Announced Version
+}
+
 // Identities is the arrow back from the stream to a replica's tailer (rules
 // §2.2). The implementation follows WRITES for one replica, keeps a bounded
 // window and pauses when it is full; Forget makes room.
@@ -45,12 +56,15 @@ type Identities interface {
 	// and where Lookup's answers stand; read it before the Lookups it is
 	// published with.
 	Since(announced Version) Turn
-	// LostIdentity tells whether this very transaction is lost.
-	LostIdentity(id Identity) bool
+	// LostIdentity tells whether this very transaction is lost, and where the
+	// reader stood.
+	LostIdentity(id Identity) (lost bool, at Reading)
 	// Changed is closed at the next news; take it before Lookup.
 	Changed() <-chan struct{}
-	// Forget tells that g was compared and will not be looked up again.
-	Forget(g gtid.GTID)
+	// Forget tells that g was compared with what Lookup said at a Reading, and will
+	// not be looked up again. Once the reader stands elsewhere it does nothing: the
+	// turn may have g compared again.
+	Forget(g gtid.GTID, at Reading)
 }
 
 // Turn is what a comparison with the stream rests on, and what takes it away:
