@@ -169,6 +169,10 @@ func (l *ledger) hole(h *event.Hole) {
 	l.holes.AddSet(h.GTIDs)
 	l.empty.Remove(h.GTIDs)
 	l.lost = l.lost.Subtract(h.GTIDs)
+	// It may have ended a prepared transaction and prepared another one under the
+	// same XID: what commits under an XID that is not open writes everything (rules
+	// §3.1).
+	clear(l.open)
 	for i := range h.Headers {
 		l.identities.push(h.Headers[i].Identity, 0)
 		l.lostIDs = without(l.lostIDs, h.Headers[i].Identity)

@@ -272,6 +272,9 @@ func (ix *Index) hole(h *event.Hole, v event.Version) {
 		ix.put(&everything, v)
 	}
 	ix.horizon(h.GTIDs)
+	if rule(ruleHoleXA) {
+		ix.forgetOpen()
+	}
 	if h.Anonymous {
 		// E's of before and of after say nothing of what has no GTID.
 		ix.clk.anonymous = true

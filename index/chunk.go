@@ -52,8 +52,4 @@ func (ix *Index) chunk(c *event.Chunk, v event.Version) {
 	ix.n.BrokenChunks++
 	ix.setDefs(t.Defs)
 	ix.hole(&event.Hole{GTIDs: gtid.Of(c.GTID)}, v)
-	if t.Flags&event.XAPrepare != 0 {
-		// Its commit finds nothing under this XID and writes everything.
-		ix.dropXA(t.XID)
-	}
 }

@@ -67,13 +67,13 @@ func crashStep(w *world, i int) error {
 	case 3:
 		prepare := tx("b:1", 30)
 		prepare.Flags, prepare.XID = event.XAPrepare, "x"
-		return try(prepare)
+		return try(&event.Hole{GTIDs: set(w.tb, "b:3")}, prepare)
 	case 5:
 		c := chunks("b:2", []int{31}, []int{32})
 		return try(c[0])
 	case 6:
 		c := chunks("b:2", []int{31}, []int{32})
-		return try(c[1], &event.Hole{GTIDs: set(w.tb, "b:3")})
+		return try(c[1])
 	case 8:
 		f := w.announcement("b", "a:1-200,b:1-3")
 		f.Lost, f.NewlyLost = set(w.tb, "a:70-72"), set(w.tb, "a:70-72")

@@ -182,6 +182,7 @@ func (m *machine) hole(t *rapid.T) {
 	v := m.w.write(&event.Hole{GTIDs: gtid.Of(g)})
 	m.record(v, gtid.GTID{}, []int{everything})
 	m.n.horizon[g] = true
+	clear(m.n.open)
 	delete(m.n.lost, g)
 	if known {
 		m.n.delivered[g] = true

@@ -27,6 +27,7 @@ const (
 	ruleChunksWhole                  // §3.3: a transaction with a chunk missing is a hole
 	ruleHoleWide                     // §3.3: a hole writes everything
 	ruleHoleHorizon                  // §3.3: and its GTIDs join H
+	ruleHoleXA                       // §3.3: and it may have ended and prepared any XID
 	ruleStartHorizon                 // §5.3: what a checkpoint calls delivered is H
 	ruleEvictHorizon                 // §5.2: forgetting is into H
 	ruleEvictAll                     // §5.2: also what was superseded
@@ -53,7 +54,7 @@ const (
 var ruleNames = [numRules]string{
 	"epochs", "unproven", "confirmed_known", "primary_shown", "taint_all", "taint_table", "tailer_excluded",
 	"errant", "errant_owned", "foreign", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
-	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "start_horizon", "evict_horizon", "evict_all",
+	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "hole_xa", "start_horizon", "evict_horizon", "evict_all",
 	"generation", "ticks", "connection", "e_owned", "e_announced", "e_writable", "e_drained", "e_mode",
 	"e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "failover_left",
 	"primary_run", "primary_alone",

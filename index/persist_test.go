@@ -98,8 +98,8 @@ func busy(w *world) {
 	w.write(again)
 	prepare := tx("a:13", 50)
 	prepare.Flags, prepare.XID = event.XAPrepare, "X'00ff',X'',1"
-	w.write(prepare, tx("b:1", 5), tx("a:14", 6))
 	w.write(&event.Hole{GTIDs: set(t, "a:15")})
+	w.write(prepare, tx("b:1", 5), tx("a:14", 6))
 	lost := w.announcement("b", "a:1-13,a:15,b:1")
 	lost.Lost, lost.NewlyLost = set(t, "a:14"), set(t, "a:14")
 	w.write(lost)

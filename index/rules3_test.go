@@ -95,6 +95,23 @@ func TestRule3XALostPrepare(t *testing.T) {
 	}
 }
 
+// TestRule3XAHole: a hole may have ended what is prepared and prepared another
+// transaction under the same XID, so that its commit is one of an unknown XID.
+func TestRule3XAHole(t *testing.T) {
+	w := started(t, index.Options{}, "a:1-10")
+	prepare := tx("a:11", 1)
+	prepare.Flags, prepare.XID = event.XAPrepare, "x"
+	// a:12 commits x, a:13 prepares x again, of another row: both unread.
+	w.write(prepare, &event.Hole{GTIDs: set(t, "a:12-13"), Reason: "purged"})
+	v := w.write(&event.Transaction{GTID: g("a:14"), Flags: event.XACommit, XID: "x"})
+	if got := w.newest(hasher.Everything()); got != v {
+		t.Errorf("everything has version %d, want %d", got, v)
+	}
+	if n := w.ix.Counters(); n.OpenXIDs != 0 || n.UnknownXIDs != 1 {
+		t.Errorf("open XIDs %d, unknown %d; want 0, 1", n.OpenXIDs, n.UnknownXIDs)
+	}
+}
+
 func chunks(name string, parts ...[]int) []event.Item {
 	var items []event.Item
 	h := sha256.New()

@@ -51,6 +51,15 @@ func (ix *Index) dropXA(xid string) {
 	}
 }
 
+// forgetOpen drops every open XID. What is missing from the stream may have ended
+// one and prepared another transaction under it: its commit finds nothing now and
+// writes everything (rules §3.1, §3.3).
+func (ix *Index) forgetOpen() {
+	for xid := range ix.open {
+		ix.dropXA(xid)
+	}
+}
+
 // widenOpen adds a group column to what XA transactions write that were prepared
 // before it was announced: their values of it were not recorded, and their commit
 // comes behind everything that is known to lack them (rules §3.1, §5.1).

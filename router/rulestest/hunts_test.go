@@ -21,6 +21,7 @@ const (
 	onePrimary    = "the world has no two primaries"
 	oneUUID       = "the world has no two servers of one UUID"
 	noAnonymous   = "the world has no anonymous transactions"
+	oneXID        = "the world prepares nothing under an XID that was used"
 	correctWriter = "a correct writer leaves no chunk out"
 )
 
@@ -97,6 +98,7 @@ func mutantHunts() map[string]hunt {
 		"index/chunks_whole":    {elsewhere: correctWriter},
 		"index/hole_wide":       {elsewhere: twofold},
 		"index/hole_horizon":    {elsewhere: twofold},
+		"index/hole_xa":         {elsewhere: oneXID},
 	}
 }
 

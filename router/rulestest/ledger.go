@@ -178,6 +178,7 @@ func (l *ledger) hole(w *world, it *item) {
 	l.holes |= it.gtids
 	l.empty &^= it.gtids
 	l.lost &^= it.gtids
+	l.open = 0 // what it hides may have ended one and prepared another under its XID
 	it.gtids.each(func(g int8) { l.ids[g] = nothing })
 	if it.tx != nothing {
 		t := &w.txs[it.tx]
