@@ -24,6 +24,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"tidegate/cdc"
+	"tidegate/testenv"
 )
 
 func TestOptionsAreRefusedTogether(t *testing.T) {
@@ -192,12 +193,9 @@ func TestReaderWaitsForTheWriter(t *testing.T) {
 }
 
 func TestNATSIsAwayAtTheStart(t *testing.T) {
-	s := natsServer(t, nil)
-	port := s.Addr().(*net.TCPAddr).Port
-	s.Shutdown()
-	s.WaitForShutdown()
+	port := reserve(t)
 	opened := start(t, func(ctx context.Context) error {
-		c, err := cdc.Open(ctx, external(t, fmt.Sprintf("nats://127.0.0.1:%d", port)))
+		c, err := cdc.Open(ctx, external(t, "nats://"+port.Addr()))
 		if err != nil {
 			return err
 		}
@@ -208,7 +206,7 @@ func TestNATSIsAwayAtTheStart(t *testing.T) {
 		t.Errorf("Open came back without a server: %v", opened.err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	natsServer(t, func(o *server.Options) { o.Port = port })
+	natsServer(t, func(o *server.Options) { o.Port = port.Number })
 	if err := opened.wait(t); err != nil {
 		t.Error(err)
 	}
@@ -313,18 +311,27 @@ func TestReplicatedStreams(t *testing.T) {
 	w.end(t)
 }
 
+// reserve holds a port that nobody listens on for the test.
+func reserve(t *testing.T) *testenv.Port {
+	t.Helper()
+	port, err := testenv.ReservePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(port.Release)
+	return port
+}
+
 func natsCluster(t *testing.T) []*server.Server {
 	t.Helper()
 	var ports []int
+	var urls []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		l.Close()
+		port := reserve(t)
+		ports = append(ports, port.Number)
+		urls = append(urls, "nats://"+port.Addr())
 	}
-	routes := server.RoutesFromStr(fmt.Sprintf("nats://127.0.0.1:%d,nats://127.0.0.1:%d,nats://127.0.0.1:%d", ports[0], ports[1], ports[2]))
+	routes := server.RoutesFromStr(strings.Join(urls, ","))
 	var servers []*server.Server
 	for i, port := range ports {
 		s, err := server.NewServer(&server.Options{

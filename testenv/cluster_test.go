@@ -23,7 +23,7 @@ func TestClusterReplicates(t *testing.T) {
 	began := time.Now()
 	c := testenvtest.Cluster(t, testenv.Options{})
 	t.Logf("three servers after %s", time.Since(began))
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	for _, s := range c.Servers() {
 		if set, err := s.GTIDExecuted(ctx); err != nil || set != "" {
 			t.Fatalf("fresh %s: executed %q, err %v; want empty", s.Name(), set, err)
@@ -45,7 +45,7 @@ func TestClusterReplicates(t *testing.T) {
 func TestStopKillRestart(t *testing.T) {
 	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 1})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a := c.Server("a")
 	if err := a.Exec(ctx, "CREATE TABLE app.t (id INT PRIMARY KEY)"); err != nil {
 		t.Fatal(err)

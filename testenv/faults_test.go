@@ -23,7 +23,7 @@ func must(t *testing.T, err error) {
 
 func query(t *testing.T, s *testenv.Server, q string, args ...any) string {
 	t.Helper()
-	v, err := s.QueryString(testenvtest.Context(t, 30*time.Second), q, args...)
+	v, err := s.QueryString(testenvtest.Context(t, testenvtest.HangTimeout), q, args...)
 	must(t, err)
 	return v
 }
@@ -37,7 +37,7 @@ func count(t *testing.T, s *testenv.Server) string {
 func received(t *testing.T, primary, replica *testenv.Server) {
 	t.Helper()
 	set := query(t, primary, "SELECT @@GLOBAL.gtid_executed")
-	testenvtest.WaitUntil(t, 15*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 		got := query(t, replica, `SELECT GTID_SUBSET(?, CONCAT(@@GLOBAL.gtid_executed, ',', RECEIVED_TRANSACTION_SET))
 			FROM performance_schema.replication_connection_status`, set)
 		return got == "1", "received set lacks some of " + set
@@ -48,7 +48,7 @@ func received(t *testing.T, primary, replica *testenv.Server) {
 func TestReplicaFaults(t *testing.T) {
 	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a, b := c.Server("a"), c.Server("b")
 	must(t, a.Exec(ctx, createT+"; INSERT INTO app.t VALUES (1, 0), (2, 0)"))
 	must(t, c.WaitInSync(ctx))
@@ -140,7 +140,7 @@ func TestReplicaFaults(t *testing.T) {
 func TestBinlogsAndInjectedTransactions(t *testing.T) {
 	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a, b := c.Server("a"), c.Server("b")
 	must(t, a.Exec(ctx, createT+"; INSERT INTO app.t VALUES (1, 0)"))
 	must(t, c.WaitInSync(ctx))
@@ -170,7 +170,7 @@ func TestBinlogsAndInjectedTransactions(t *testing.T) {
 			t.Errorf("purged %s, want all of %s", purged, executed)
 		}
 		must(t, b.StartIOThread(ctx))
-		testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+		testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 			status, err := b.ReplicaStatus(ctx)
 			must(t, err)
 			return status["Last_IO_Errno"] == "13114" || status["Last_IO_Errno"] == "1236", "receiver: " + status["Last_IO_Error"]
@@ -212,7 +212,7 @@ func TestBinlogsAndInjectedTransactions(t *testing.T) {
 func TestWipeAndRebuild(t *testing.T) {
 	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a, b, d := c.Server("a"), c.Server("b"), c.Server("c")
 	must(t, a.Exec(ctx, createT+"; INSERT INTO app.t VALUES (1, 0)"))
 	must(t, c.WaitInSync(ctx))
@@ -257,11 +257,9 @@ func TestWipeAndRebuild(t *testing.T) {
 	// the UUID that it had. Without a running receiver, it stays there.
 	uuid = query(t, b, "SELECT @@server_uuid")
 	must(t, a.Kill())
-	short, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
 	rebuilt := make(chan error, 1)
-	go func() { rebuilt <- b.WipeAndRebuildFrom(short, d, false) }()
-	testenvtest.WaitUntil(t, 20*time.Second, func() (bool, string) {
+	go func() { rebuilt <- b.WipeAndRebuildFrom(ctx, d, false) }()
+	testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 		n, err := b.QueryString(ctx, "SELECT COUNT(*) FROM app.t")
 		return err == nil && n == "1", "rows " + n
 	})

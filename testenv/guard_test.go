@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
@@ -82,7 +81,7 @@ func TestNothingOutlivesTheParent(t *testing.T) {
 				}
 			}
 			_ = cmd.Wait()
-			testenvtest.WaitUntil(t, 15*time.Second, func() (bool, string) {
+			testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 				for _, pid := range report.PIDs {
 					if alive(pid) {
 						return false, fmt.Sprintf("process %d still lives", pid)

@@ -16,7 +16,7 @@ import (
 // connect connects to NATS and returns JetStream.
 func connect(t *testing.T, url string, options ...nats.Option) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url, append(options, nats.Timeout(5*time.Second), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
+	nc, err := nats.Connect(url, append(options, nats.Timeout(testenvtest.HangTimeout), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))...)
 	must(t, err)
 	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
@@ -27,7 +27,7 @@ func connect(t *testing.T, url string, options ...nats.Option) jetstream.JetStre
 // publish sends until it is acknowledged.
 func publish(t *testing.T, js jetstream.JetStream, subject, text string) {
 	t.Helper()
-	testenvtest.WaitUntil(t, 20*time.Second, func() (bool, string) {
+	testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		if _, err := js.Publish(ctx, subject, []byte(text)); err != nil {
@@ -55,7 +55,7 @@ func TestNATS(t *testing.T) {
 		if n.Addr() != addr {
 			t.Errorf("moved to %s", n.Addr())
 		}
-		testenvtest.WaitUntil(t, 20*time.Second, func() (bool, string) {
+		testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 			short, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			info, err := stream.Info(short)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/testenv"
 	"tidegate/testenv/testenvtest"
@@ -41,7 +40,7 @@ func TestChainAndServerOptions(t *testing.T) {
 			"c": {NoBinlog: true},
 		},
 	})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a, b, d := c.Server("a"), c.Server("b"), c.Server("c")
 	must(t, a.Exec(ctx, createT+"; INSERT INTO app.t VALUES (1, 0)"))
 	must(t, c.WaitInSync(ctx))
@@ -77,7 +76,7 @@ func TestChainAndServerOptions(t *testing.T) {
 
 func TestIndependentServersInAKeptFolder(t *testing.T) {
 	t.Parallel()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	dir := filepath.Join(t.TempDir(), "sandbox with a long name, so that a socket in it would not fit into an address of the kernel's")
 	opts := testenv.Options{Servers: 2, Independent: true, Dir: dir}
 	c, err := testenv.Start(ctx, opts)
@@ -122,7 +121,7 @@ func TestBadOptions(t *testing.T) {
 		{testenv.Options{PerServer: map[string]testenv.ServerOptions{"x": {}}}, `"x"`},
 		{testenv.Options{Servers: 1, Args: []string{"--no-such-option"}}, "no-such-option"},
 	} {
-		c, err := testenv.Start(testenvtest.Context(t, time.Minute), bad.opts)
+		c, err := testenv.Start(testenvtest.Context(t, testenvtest.StartTimeout), bad.opts)
 		if err == nil {
 			t.Errorf("%+v accepted", bad.opts)
 			must(t, c.Close())

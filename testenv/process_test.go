@@ -18,7 +18,7 @@ import (
 
 func TestProcess(t *testing.T) {
 	t.Parallel()
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	t.Run("life", func(t *testing.T) {
 		p, err := testenv.NewProcess(testenv.Program{
 			Name: "worker", Argv: []string{"sh", "-c", `echo "$WORD"; : > ready; exec sleep 600`}, Env: []string{"WORD=hello"},
@@ -32,7 +32,7 @@ func TestProcess(t *testing.T) {
 		}
 		must(t, p.Stop(ctx))
 		must(t, p.Start(ctx))
-		testenvtest.WaitUntil(t, 5*time.Second, func() (bool, string) { return strings.Contains(p.Log(), "hello"), p.Log() })
+		testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) { return strings.Contains(p.Log(), "hello"), p.Log() })
 		pid := p.PID()
 		must(t, p.Start(ctx)) // runs already
 		if p.PID() != pid || pid == 0 {
@@ -79,15 +79,17 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("never ready", func(t *testing.T) {
 		for _, tt := range []struct {
-			script string
-			want   []string
+			script  string
+			timeout time.Duration
+			want    []string
 		}{
-			{"echo my last words; exit 5", []string{"my last words", "exit status 5"}},
-			{"exit 0", []string{"exit status 0"}},
-			{"echo still here; exec sleep 600", []string{"still here", "not yet", context.DeadlineExceeded.Error()}},
+			{"echo my last words; exit 5", testenvtest.HangTimeout, []string{"my last words", "exit status 5"}},
+			{"exit 0", testenvtest.HangTimeout, []string{"exit status 0"}},
+			// Time enough for a shell to say a word, and to be waited out.
+			{"echo still here; exec sleep 600", 5 * time.Second, []string{"still here", "not yet", context.DeadlineExceeded.Error()}},
 		} {
 			_, err := testenv.StartProcess(ctx, testenv.Program{
-				Argv: []string{"sh", "-c", tt.script}, StartTimeout: 300 * time.Millisecond,
+				Argv: []string{"sh", "-c", tt.script}, StartTimeout: tt.timeout,
 				Ready: func(context.Context) error { return errors.New("not yet") },
 			})
 			for _, want := range tt.want {
@@ -128,7 +130,7 @@ func TestWithoutRoot(t *testing.T) {
 			must(t, os.Chown(own, nobody, nobody))
 		}
 	}
-	cmd := exec.CommandContext(testenvtest.Context(t, 2*time.Minute), binary, "-test.run=^TestClusterReplicates$", "-test.v")
+	cmd := exec.CommandContext(testenvtest.Context(t, testenvtest.StartTimeout), binary, "-test.run=^TestClusterReplicates$", "-test.v")
 	cmd.Dir = dir
 	cmd.Env = []string{"HOME=" + dir, "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH"), "TIDEGATE_CACHE=" + cache, testenv.EnvMySQLD + "=" + os.Getenv(testenv.EnvMySQLD)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

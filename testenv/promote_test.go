@@ -12,7 +12,7 @@ import (
 // follow it, read-only.
 func checkPrimary(t *testing.T, c *testenv.Cluster, want *testenv.Server) {
 	t.Helper()
-	ctx := testenvtest.Context(t, 30*time.Second)
+	ctx := testenvtest.Context(t, testenvtest.HangTimeout)
 	if c.Primary() != want {
 		t.Fatalf("primary is %s, want %s", c.Primary().Name(), want.Name())
 	}
@@ -31,7 +31,7 @@ func checkPrimary(t *testing.T, c *testenv.Cluster, want *testenv.Server) {
 func TestPromote(t *testing.T) {
 	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{})
-	ctx := testenvtest.Context(t, 2*time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a, b, d := c.Server("a"), c.Server("b"), c.Server("c")
 	must(t, a.Exec(ctx, createT))
 	must(t, c.EnableSemiSync(ctx, 10*time.Second))
@@ -90,7 +90,7 @@ func TestPromote(t *testing.T) {
 		go func() {
 			done <- c.PromoteWith(ctx, b, testenv.PromoteOptions{Drain: testenv.DrainAfter, LeaveOld: true})
 		}()
-		testenvtest.WaitUntil(t, 10*time.Second, func() (bool, string) {
+		testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 			return query(t, b, "SELECT @@GLOBAL.read_only") == "0", "still read-only"
 		})
 		status, err := b.ReplicaStatus(ctx)

@@ -78,7 +78,7 @@ func silent(t *testing.T, c net.Conn) {
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	target := echo(t)
-	const within = 5 * time.Second
+	const within = testenvtest.HangTimeout
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 
 	t.Run("pass and count", func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestCutArrives(t *testing.T) {
 func TestReplicationThroughProxy(t *testing.T) {
 	t.Parallel()
 	c := testenvtest.Cluster(t, testenv.Options{Servers: 2})
-	ctx := testenvtest.Context(t, time.Minute)
+	ctx := testenvtest.Context(t, testenvtest.StartTimeout)
 	a, b := c.Server("a"), c.Server("b")
 	must(t, a.Exec(ctx, "CREATE TABLE app.t (id INT PRIMARY KEY, v MEDIUMBLOB)"))
 	p, err := a.Proxy()

@@ -70,5 +70,5 @@ func TestRedisThroughProxy(t *testing.T) {
 	must(t, err)
 	silent(t, c)
 	must(t, r.Resume())
-	expect(t, c, []byte("+PONG\r\n"), 5*time.Second)
+	expect(t, c, []byte("+PONG\r\n"), testenvtest.HangTimeout)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-mysql-org/go-mysql/mysql"
 
@@ -76,7 +75,7 @@ func TestTrackedConn(t *testing.T) {
 
 func tracked(ctx context.Context, t *testing.T, s *testenv.Server) testenv.TrackedConn {
 	t.Helper()
-	conn, err := testenv.ConnectTracked(ctx, s.Addr(), testenv.AppUser, testenv.AppPassword, "", 10*time.Second)
+	conn, err := testenv.ConnectTracked(ctx, s.Addr(), testenv.AppUser, testenv.AppPassword, "", testenvtest.HangTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/testenv"
 	"tidegate/testenv/checker"
 	"tidegate/testenv/testenvtest"
 )
@@ -78,14 +79,26 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p.nothingLeft(t, procs)
 }
 
-// A sandbox that is told to end before it is up says so, and is no success.
+// A sandbox that is told to end before it is up says so, and is no success. Its
+// server makes no data folder, and so it never is up.
 func TestSandboxEndsEarly(t *testing.T) {
-	t.Parallel()
 	p := newPlace(t)
+	begun := filepath.Join(t.TempDir(), "begun")
+	script := filepath.Join(t.TempDir(), "mysqld")
+	text := "#!/bin/sh\ncase \"$*\" in *--version*) echo 'mysqld  Ver 8.4.9 for Linux on x86_64'; exit;; esac\n: > '" + begun + "'\nexec sleep 600\n"
+	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(testenv.EnvMySQLD, script)
+	t.Setenv("TIDEGATE_CACHE", t.TempDir()) // what it makes is no data folder for others
 	r := p.start(t, "sandbox")
-	r.until("it has begun", func() bool { return r.err.String() != "" })
+	r.until("it waits for its server", func() bool {
+		_, err := os.Stat(begun)
+		return err == nil
+	})
+	procs := r.descendants()
 	got := r.end(syscall.SIGTERM)
-	p.nothingLeft(t, r.descendants())
+	p.nothingLeft(t, procs)
 	if got.code != exitFound || got.out != "" || !strings.Contains(got.err, "ended before the servers were up") {
 		t.Errorf("exit code %d, standard output %q, standard error %q", got.code, got.out, got.err)
 	}
@@ -120,7 +133,7 @@ func TestSandboxKeepsItsFolder(t *testing.T) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.start(t, "demo", "--json", "--seed", "7", "--seconds", "1")
+	r := p.start(t, "demo", "--json", "--seed", "7", "--seconds", "10")
 	var procs []process
 	r.until("three servers run", func() bool {
 		procs = r.descendants()

@@ -195,10 +195,12 @@ func (l *load) writeNext(ctx context.Context) {
 	l.writes = append(l.writes, w)
 }
 
+// writeOne raises the row's version, and never lowers it: a write that timed out may
+// be executed after later ones.
 func (l *load) writeOne(ctx context.Context, s *testenv.Server, w *write) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if err := s.Exec(ctx, "UPDATE app.posts SET v=? WHERE id=?", w.version, w.row); err != nil {
+	if err := s.Exec(ctx, "UPDATE app.posts SET v=? WHERE id=? AND v < ?", w.version, w.row, w.version); err != nil {
 		return err
 	}
 	w.ackedAt = local.Clock()

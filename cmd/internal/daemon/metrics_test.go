@@ -243,12 +243,14 @@ func (w *world) metricsOf(began time.Time, lagging float64) []expected {
 			expected{"index_lease_age_seconds", []string{serving(name)}, 0, 60},
 			expected{"index_server_eligible", []string{serving(name)}, 1, 1},
 			expected{"binlog_probes_total", []string{serving(name)}, 1, many},
-			expected{"binlog_epochs_total", []string{serving(name)}, 1, 1})
+			// More than one where a connection broke and the run could not be told to be the same.
+			expected{"binlog_epochs_total", []string{serving(name)}, 1, many})
 	}
 	for _, s := range w.c.Replicas() {
 		list = append(list,
 			expected{"binlog_confirmations_total", []string{serving(s.Name())}, 1, many},
-			expected{"binlog_hint_to_proof_seconds", []string{serving(s.Name())}, 1, many})
+			// A proof may come before its hint, and is then not measured.
+			expected{"binlog_hint_to_proof_seconds", []string{serving(s.Name())}, 0, many})
 	}
 	return list
 }

@@ -36,7 +36,7 @@ func newGroup(t *testing.T) *world {
 			"--loose-group-replication-start-on-boot=OFF",
 			"--loose-group-replication-recovery-get-public-key=ON",
 			"--loose-group-replication-gtid-assignment-block-size=7",
-			"--loose-group-replication-member-expel-timeout=0",
+			"--loose-group-replication-member-expel-timeout=20",
 		},
 	})
 	w := newWorldFor(t, c)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"tidegate/cmd/internal/demo"
 	"tidegate/testenv/testenvtest"
@@ -66,7 +65,7 @@ func TestNothingStays(t *testing.T) {
 					t.Errorf("interrupted: %v, printed %q; want the result\n%s", err, stdout.String(), rest)
 				}
 			}
-			testenvtest.WaitUntil(t, 15*time.Second, func() (bool, string) {
+			testenvtest.WaitUntil(t, testenvtest.HangTimeout, func() (bool, string) {
 				for _, p := range family {
 					if now, ok := look(p.pid); ok && now.born == p.born {
 						return false, fmt.Sprintf("process %d (%s) still lives", p.pid, p.command)
@@ -103,7 +102,7 @@ func untilReads(t *testing.T, lines *bufio.Reader) (url string) {
 
 func tryCurl(t *testing.T, url string) {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: testenvtest.HangTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
