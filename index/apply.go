@@ -47,6 +47,8 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	old = ix.renew()
 	ix.n.Rebuilds++
 	ix.arrived = arrivals{}
+	// Of the same announcement, what was seen of its run holds.
+	anonymous := ix.clk.anonymous && cp.LossAt == ix.lossAt
 	ix.history, ix.lossAt = cp.History, cp.LossAt
 	ix.max, ix.failover = version, version
 	ix.announced, ix.left = nil, gtid.Set{}
@@ -71,7 +73,7 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 	ix.streamDefs = shared[key.Digest, key.DefVersion]{}
 	ix.pending.reset()
 	ix.setDefs(cp.Defs)
-	ix.clk = clock{}
+	ix.clk = clock{anonymous: anonymous}
 	if cp.Announced.Epoch != 0 && cp.Announced.History == cp.History {
 		a := cp.Announced
 		ix.announced = &a

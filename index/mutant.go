@@ -39,6 +39,7 @@ const (
 	ruleEWritable                    // §6.2: of a writable primary
 	ruleEDrained                     // §6.2: with its old channel drained
 	ruleEMode                        // §6.2: with gtid_mode ON
+	ruleModeKept                     // §6.2: and always ON since it was announced
 	ruleEAlone                       // §6.2: and no other primary
 	ruleEPrevious                    // §6.2: containing what was executed before
 	ruleAnonymous                    // §6.2: nothing counts after an anonymous transaction
@@ -56,7 +57,7 @@ var ruleNames = [numRules]string{
 	"errant", "errant_owned", "foreign", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
 	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "hole_xa", "start_horizon", "evict_horizon", "evict_all",
 	"generation", "ticks", "connection", "e_owned", "e_announced", "e_writable", "e_drained", "e_mode",
-	"e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "failover_left",
+	"mode_kept", "e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "failover_left",
 	"primary_run", "primary_alone",
 }
 

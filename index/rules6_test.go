@@ -132,6 +132,37 @@ func TestRule6Anonymous(t *testing.T) {
 	w.wantMark(w.now)
 }
 
+// TestRule6ModeAway: what was written while gtid_mode was not ON is in no E. When
+// the mode is back, the watermark still waits for the next announcement, and then
+// goes on.
+func TestRule6ModeAway(t *testing.T) {
+	for _, mode := range []string{"ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"} {
+		w := started(t, index.Options{}, "a:1-10")
+		w.newTick()
+		w.state("a", "a:1-10")
+		// Neither a state without a mode nor one of another run tells anything.
+		w.newTick()
+		w.state("a", "a:1-10", func(s *event.ServerState) { s.Alive, s.GTIDMode = false, "" })
+		w.state("b", "a:1-10", func(s *event.ServerState) { s.GTIDMode = mode })
+		w.state("a", "a:1-10")
+		w.wantMark(w.now)
+		before := w.now
+		w.newTick()
+		w.state("a", "a:1-10", func(s *event.ServerState) { s.GTIDMode = mode })
+		w.newTick()
+		w.state("a", "a:1-10")
+		w.wantMark(before)
+		w.write(tx("a:11", 1))
+		w.newTick()
+		w.state("a", "a:1-11")
+		w.wantMark(before)
+		w.write(w.announcement("a", "a:1-11"))
+		w.newTick()
+		w.state("a", "a:1-11")
+		w.wantMark(w.now)
+	}
+}
+
 // TestRule6Freshness: staleness of a server is never too young, however far it
 // is behind and however many probes there were.
 func TestRule6Freshness(t *testing.T) {

@@ -139,6 +139,7 @@ func (ix *Index) State(s *event.ServerState) error {
 	sv.executed, sv.owned = ix.share(s.Executed), s.Owned
 	sv.setTables(s)
 	ix.evaluate()
+	ix.noteMode(s)
 	counted := ix.count(i, s)
 	ix.assess(sv, false)
 	if counted {

@@ -70,8 +70,8 @@ type clock struct {
 	// one must contain.
 	executed gtid.Set
 	mark     *probe // W; nil: none
-	// anonymous: an anonymous transaction was read, nothing counts until the
-	// next announcement.
+	// anonymous: an anonymous transaction was read, or the announced run was seen
+	// with a gtid_mode that allows one. Nothing counts until the next announcement.
 	anonymous bool
 	// refused says why the newest state of a primary did not count; empty: it did.
 	refused string
@@ -85,8 +85,6 @@ func within(s, c, lost gtid.Set) bool {
 // counts tells why E of a state of server i can't count; empty: it counts.
 func (ix *Index) counts(i int, s *event.ServerState) string {
 	switch {
-	case ix.clk.anonymous && rule(ruleAnonymous):
-		return "an anonymous transaction was read; nothing counts until the next announcement"
 	case !ix.announcedRun(s) && rule(ruleEAnnounced):
 		return "this run of the primary is not announced"
 	case !s.Alive:
@@ -97,6 +95,8 @@ func (ix *Index) counts(i int, s *event.ServerState) string {
 		return "its old channel is not drained"
 	case s.GTIDMode != gtidModeOn && rule(ruleEMode):
 		return "gtid_mode is " + s.GTIDMode
+	case ix.clk.anonymous && rule(ruleAnonymous):
+		return "an anonymous transaction was read, or gtid_mode allowed one; nothing counts until the next announcement"
 	}
 	for k, o := range ix.servers {
 		if k != i && o.isLivePrimary() && rule(ruleEAlone) {
@@ -107,6 +107,15 @@ func (ix *Index) counts(i int, s *event.ServerState) string {
 		return "it lacks a part of the executed set of the probe before"
 	}
 	return ""
+}
+
+// noteMode notes that the announced run was seen with a gtid_mode in which what is
+// written may have no GTID: E shows nothing of it, also when the mode is ON again
+// (rules §6.2). A state that knows no mode tells nothing.
+func (ix *Index) noteMode(s *event.ServerState) {
+	if s.GTIDMode != "" && s.GTIDMode != gtidModeOn && ix.announcedRun(s) && rule(ruleEMode) && rule(ruleModeKept) {
+		ix.clk.anonymous = true
+	}
 }
 
 // count takes E of the announced primary's newest state, if it counts. It

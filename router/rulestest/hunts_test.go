@@ -91,6 +91,7 @@ func mutantHunts() map[string]hunt {
 		"index/failover_left":   {elsewhere: "floors of the world name every write"},
 		"index/twin":            {elsewhere: oneUUID},
 		"index/e_mode":          {elsewhere: noAnonymous},
+		"index/mode_kept":       {elsewhere: noAnonymous},
 		"index/anonymous":       {elsewhere: noAnonymous},
 		"index/xa_open":         {elsewhere: twofold},
 		"index/evict_all":       {bias: overtaking},

@@ -72,10 +72,12 @@ func (l *lead) candidate() (*server, event.Epoch) {
 	return nil, 0
 }
 
-// still tells whether the session's primary is what it was.
-func (l *lead) still(s *server, epoch event.Epoch) bool {
+// still tells whether the session's primary is what it was when relaxed was read
+// of it. After a gtid_mode other than ON, however short, nothing counts until the
+// next announcement (rules §6.2): the next session makes it.
+func (l *lead) still(s *server, epoch event.Epoch, relaxed uint64) bool {
 	st := s.latest.Load()
-	return isPrimary(st) && st.Epoch == epoch
+	return isPrimary(st) && st.Epoch == epoch && st.GTIDMode == "ON" && s.relaxed.Load() == relaxed
 }
 
 func (l *lead) run(ctx context.Context) error {
@@ -154,10 +156,11 @@ func fatalOf(err error) error {
 func (l *lead) session(ctx context.Context, s *server, epoch event.Epoch) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	relaxed := s.relaxed.Load()
 	watch := make(chan struct{})
 	go func() {
 		defer close(watch)
-		for l.still(s, epoch) && l.idle(ctx) {
+		for l.still(s, epoch, relaxed) && l.idle(ctx) {
 		}
 		cancel(errOver)
 	}()

@@ -103,6 +103,35 @@ func TestPrimaryThatDiedSilently(t *testing.T) {
 	}
 }
 
+// TestModeEndsTheSession: a gtid_mode other than ON ends the session, also when it
+// is ON again before anyone looks, and the next one has a candidate once it is ON.
+func TestModeEndsTheSession(t *testing.T) {
+	clock := int64(time.Hour)
+	tl := unwired(&clock)
+	b := tl.servers[0]
+	show := func(mode string) {
+		s := *b.latest.Load()
+		s.GTIDMode = mode
+		b.store(&s)
+	}
+	relaxed := b.relaxed.Load()
+	show("ON")
+	if !tl.lead.still(b, 7, relaxed) {
+		t.Error("the session ends though nothing changed")
+	}
+	show("OFF_PERMISSIVE")
+	if s, _ := tl.lead.candidate(); s != nil || tl.lead.still(b, 7, relaxed) {
+		t.Errorf("with OFF_PERMISSIVE candidate %v, session goes on %v", s, tl.lead.still(b, 7, relaxed))
+	}
+	show("ON")
+	if tl.lead.still(b, 7, relaxed) {
+		t.Error("the session goes on without a new announcement")
+	}
+	if s, epoch := tl.lead.candidate(); s != b || !tl.lead.still(b, epoch, b.relaxed.Load()) {
+		t.Error("no new session begins")
+	}
+}
+
 // recorded is a writer that notes what it was told, in order.
 type recorded struct {
 	said []string

@@ -24,7 +24,17 @@ type server struct {
 	// monitor is nil while another process watches the server.
 	monitor atomic.Pointer[binlog.Monitor]
 	latest  atomic.Pointer[event.ServerState] // nil with monitor
+	// relaxed counts the states that show a gtid_mode other than ON.
+	relaxed atomic.Uint64
 	lost    losses
+}
+
+// store keeps the newest state.
+func (s *server) store(state *event.ServerState) {
+	if state.GTIDMode != "" && state.GTIDMode != "ON" {
+		s.relaxed.Add(1)
+	}
+	s.latest.Store(state)
 }
 
 // mostReasons bounds how many reasons are logged of one loss: an error may hold
@@ -84,7 +94,7 @@ func (s *server) newMonitor(ctx context.Context) (*binlog.Monitor, *cdc.Identiti
 	// Where each state of the server passes: to whoever compares with the
 	// stream, to the election of the writer, and to STATE.
 	o.Publish = func(ctx context.Context, state *event.ServerState) error {
-		s.latest.Store(state)
+		s.store(state)
 		if watching.Err() == nil { // the last word of a tailer that stops is no loss
 			s.lost.observe(t.o.Log, state)
 			t.others.met(t.o.Log, before, state)
