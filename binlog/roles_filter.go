@@ -34,10 +34,14 @@ type filterRules struct {
 	// commas: some schema or table has a comma in its name, so that no do-list of
 	// several names is sure.
 	commas bool
+	// replica: the server is not a primary by itself alone. A stopped channel that
+	// is still configured makes it none: another may be.
+	replica bool
 }
 
 func (f *serverFacts) rules() *filterRules {
 	r := &filterRules{binlogDo: f.doDB, binlogIgnore: f.ignoreDB}
+	r.replica = decideRole(roleInput{writable: !f.readOnly, facts: f, otherPrimary: true}).role != event.RolePrimary
 	r.doubt("binlog-do-db", r.binlogDo)
 	for _, x := range f.filters {
 		items := splitRule(x.rule)
@@ -227,10 +231,26 @@ type tableView struct {
 	judged map[key.Digest]bool
 }
 
+// rowsElsewhere tells why the rows of a table with this engine do not follow from
+// what the server executed; empty for an engine that keeps what was written to it.
+func rowsElsewhere(engine string) string {
+	switch strings.ToUpper(engine) {
+	case "MEMORY":
+		return "a restart of this server empties it"
+	case "MRG_MYISAM":
+		return "its rows are those of other tables"
+	case "BLACKHOLE":
+		return "it keeps no rows"
+	case "FEDERATED":
+		return "its rows are another server's"
+	}
+	return ""
+}
+
 // excludeTables finds the tables that a server can not answer for: filtered by
-// its configuration, or kept by another engine than the primary's (rules §2.4).
-// own are the server's tables, known the primary's definitions, dropped ones
-// included or not.
+// its configuration, kept by another engine than the primary's, or, on a replica,
+// by an engine that does not keep what was executed (rules §2.4). own are the
+// server's tables, known the primary's definitions, dropped ones included or not.
 func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinition, h key.Hasher, foldNames bool) tableView {
 	v := tableView{printed: r.printed(), names: map[key.Digest]string{}, judged: map[key.Digest]bool{}}
 	name := func(s string) string {
@@ -252,10 +272,16 @@ func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinitio
 		}
 		return d
 	}
+	elsewhere := map[key.Digest]string{} // printed
+	judge := func(d key.Digest, engine string) {
+		if why := rowsElsewhere(engine); why != "" && elsewhere[d] == "" {
+			elsewhere[d] = v.names[d] + ": engine " + engine + ": " + why
+		}
+	}
 	for _, t := range own {
 		s, n := name(t.Schema), name(t.Table)
 		engines[[2]string{s, n}] = t.Engine
-		consider(s, n)
+		judge(consider(s, n), t.Engine)
 	}
 	for i := range known {
 		t := &known[i]
@@ -268,6 +294,21 @@ func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinitio
 		if ok && t.Engine != "" && !strings.EqualFold(here, t.Engine) {
 			out[d] = true
 			v.printed = append(v.printed, t.Schema+"."+t.Table+": engine "+here+" here, "+t.Engine+" on the primary")
+			delete(elsewhere, d)
+		} else {
+			judge(d, t.Engine)
+		}
+	}
+	for d, printed := range elsewhere {
+		switch {
+		case r.replica:
+			out[d] = true
+			v.printed = append(v.printed, printed)
+		case !out[d]:
+			// Without its name it is not taken for a table whose filter was lifted,
+			// and tainted, on a replica that became the primary: what it has there
+			// is what there is.
+			delete(v.names, d)
 		}
 	}
 	for d := range out {

@@ -160,3 +160,58 @@ func TestExcludeTables(t *testing.T) {
 		t.Errorf("printed %q", got)
 	}
 }
+
+// TestExcludeEngines: on a replica the rows of some engines do not follow from what
+// was executed there, whatever the primary's engine is.
+func TestExcludeEngines(t *testing.T) {
+	h := key.NewHasher(key.Secret{1})
+	engines := []string{"InnoDB", "MyISAM", "MEMORY", "MRG_MYISAM", "BLACKHOLE", "FEDERATED", "memory"}
+	var own []tableFact
+	var known []event.TableDefinition
+	for _, e := range engines {
+		own = append(own, tableFact{"here", e, e}, tableFact{"both", e, e})
+		for _, schema := range []string{"both", "there"} {
+			known = append(known, event.TableDefinition{Definition: key.Definition{Schema: schema, Table: e}, Engine: e})
+		}
+	}
+	excluded := func(f *serverFacts) (names []string, v tableView) {
+		v = excludeTables(f.rules(), own, known, h, false)
+		for _, d := range v.digests {
+			names = append(names, v.names[d])
+		}
+		slices.Sort(names)
+		return names, v
+	}
+	var want []string
+	for _, schema := range []string{"here", "both", "there"} {
+		for _, e := range engines[2:] {
+			want = append(want, schema+"."+e)
+		}
+	}
+	slices.Sort(want)
+	stopped := []channel{{io: "OFF", sql: "OFF"}}
+	for what, f := range map[string]*serverFacts{
+		"replica": {readOnly: true, channels: []channel{{io: "ON", sql: "ON"}}}, "writable replica": {channels: []channel{{io: "ON", sql: "ON"}}},
+		"read only": {readOnly: true}, "stopped channel": {channels: stopped},
+		"secondary": {readOnly: true, group: groupMember{state: "ONLINE", role: "SECONDARY"}},
+	} {
+		got, v := excluded(f)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: excluded %q, want %q", what, got, want)
+		}
+		if len(v.printed) != len(want) || !slices.Contains(v.printed, "both.MEMORY: engine MEMORY: a restart of this server empties it") {
+			t.Errorf("%s: printed %q", what, v.printed)
+		}
+	}
+	got, v := excluded(&serverFacts{})
+	if len(got)+len(v.printed) != 0 {
+		t.Errorf("primary: excluded %q, printed %q", got, v.printed)
+	}
+	if _, named := v.names[h.Table("both", "MEMORY").AnyRow]; named {
+		t.Error("primary: a table that is not excluded there any more would be tainted")
+	}
+	// What was made another engine's since is tainted as before.
+	if _, named := v.names[h.Table("both", "InnoDB").AnyRow]; !named {
+		t.Error("primary: an ordinary table has no name")
+	}
+}

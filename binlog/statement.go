@@ -53,6 +53,11 @@ func classify(q *queryEvent, charsetName string) effect {
 // readableAs tells whether text can be cut into tokens byte by byte, with names
 // in UTF-8.
 func readableAs(text, charset string) bool {
+	if charset == "swe7" {
+		// The only client character set that reads ASCII bytes otherwise: to it
+		// @ [ \ ] ^ { | } ~ and the backquote are letters.
+		return false
+	}
 	for i := range len(text) {
 		if text[i] >= utf8.RuneSelf {
 			switch charset {
