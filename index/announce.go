@@ -35,7 +35,7 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 		// is not asked of it (rules §6.2: lost aside).
 		ix.clk.executed = ix.clk.executed.Intersect(a.Executed)
 		ix.account(a.Executed, gtid.Set{})
-		ix.left = a.Executed
+		ix.left, ix.reigned = a.Executed, false
 	}
 	ix.clk.anonymous, ix.clk.refused = false, ""
 	ix.pending.announced = true

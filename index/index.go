@@ -59,6 +59,7 @@ type Index struct {
 	passing    gtid.Set // of explained: what it only owned then, and may give back by a rollback
 	firm       gtid.Set // the rest of explained
 	left       gtid.Set // what failovers left, see Snapshot.FailoverLeft
+	reigned    bool     // the announced run was seen as no writable primary: another may have reigned
 	open       map[string]*openXA
 	half       halfTransaction
 	groups     map[key.Digest]gtid.Set // never modified, replaced

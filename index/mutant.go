@@ -47,6 +47,7 @@ const (
 	ruleLostMoves                    // §10: records at lost versions move
 	ruleShownAgain                   // §10: what a counted E shows is not lost
 	ruleFailoverLeft                 // §7: what a reign that was not announced left
+	ruleReignSeen                    // §7: also where nothing of it is left
 	rulePrimaryRun                   // §7: the primary's run is announced
 	rulePrimaryAlone                 // §7: and it is alone
 	numRules
@@ -58,7 +59,7 @@ var ruleNames = [numRules]string{
 	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "hole_xa", "start_horizon", "evict_horizon", "evict_all",
 	"generation", "ticks", "connection", "e_owned", "e_announced", "e_writable", "e_drained", "e_mode",
 	"mode_kept", "e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "failover_left",
-	"primary_run", "primary_alone",
+	"reign_seen", "primary_run", "primary_alone",
 }
 
 // RuleNames lists the named steps, in the order in which the package declares

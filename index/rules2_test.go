@@ -275,6 +275,35 @@ func TestRule7FailoverLeft(t *testing.T) {
 	left("a:1-20,b:1-2")
 }
 
+// TestRule7ReignLostWhole: of a reign that was not announced nothing may be left. The
+// announced run was no writable primary in between, and what it has then is left.
+func TestRule7ReignLostWhole(t *testing.T) {
+	for name, away := range map[string]func(*event.ServerState){
+		"replica":   func(s *event.ServerState) { s.Role, s.Writable = event.RoleReplica, false },
+		"read only": func(s *event.ServerState) { s.Writable = false },
+	} {
+		w := started(t, index.Options{}, "a:1-50")
+		left := func(want string) {
+			t.Helper()
+			w.wantSet(name+": left", w.snap().FailoverLeft(), want)
+		}
+		w.newTick()
+		w.state("a", "a:1-60")
+		w.state("a", "a:1-60", func(s *event.ServerState) { s.Alive, s.Role, s.Writable = false, event.RoleUnknown, false })
+		w.newTick()
+		w.state("a", "a:1-60")
+		left("a:1-50")
+		w.state("a", "a:1-60", away)
+		left("a:1-50") // nothing counts, until it is back
+		w.newTick()
+		w.state("a", "a:1-61")
+		left("a:1-61")
+		w.newTick()
+		w.state("a", "a:1-62")
+		left("a:1-61")
+	}
+}
+
 // TestRule2ForeignAtOnce: one later probe is enough, whatever accounts for the GTID
 // next: the stream, a new announcement of the same run, or a new history.
 func TestRule2ForeignAtOnce(t *testing.T) {

@@ -140,6 +140,9 @@ func (ix *Index) State(s *event.ServerState) error {
 	sv.setTables(s)
 	ix.evaluate()
 	ix.noteMode(s)
+	if ix.announcedRun(s) && s.Alive && (s.Role != event.RolePrimary || !s.Writable) && rule(ruleReignSeen) {
+		ix.reigned = true
+	}
 	counted := ix.count(i, s)
 	ix.assess(sv, false)
 	if counted {

@@ -150,9 +150,7 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 			sv.foreign = sv.foreign.Union(alone)
 		}
 	}
-	if !s.Grouped { // where all GTIDs are the group's
-		ix.leave(p, s.UUID)
-	}
+	ix.leave(p, s)
 	if rule(ruleShownAgain) && ix.announced != nil {
 		// What the primary has again is not lost any more; else a GTID that was
 		// given anew would count as seen before the stream brings it (P2). One that
@@ -172,13 +170,18 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 
 // leave keeps what failovers left (see [Snapshot.FailoverLeft]): a primary that has
 // transactions of other servers beyond that was a replica in between, for a time
-// that no announcement told of.
-func (ix *Index) leave(p *probe, uuid gtid.UUID) {
-	if !rule(ruleFailoverLeft) {
+// that no announcement told of. So was one that a state showed as no writable
+// primary, of which nothing that the other acknowledged need be left.
+func (ix *Index) leave(p *probe, s *event.ServerState) {
+	if ix.reigned {
+		ix.left, ix.reigned = p.executed, false
+		return
+	}
+	if s.Grouped || !rule(ruleFailoverLeft) { // in a group all GTIDs are the group's
 		return
 	}
 	for src := range p.executed.Subtract(ix.left).All() {
-		if src.UUID != uuid {
+		if src.UUID != s.UUID {
 			ix.left = p.executed
 			return
 		}

@@ -89,6 +89,7 @@ func mutantHunts() map[string]hunt {
 		"index/errant_owned":    {elsewhere: twofold},
 		"index/foreign":         {elsewhere: "once in some hundred thousand runs"},
 		"index/failover_left":   {elsewhere: "floors of the world name every write"},
+		"index/reign_seen":      {elsewhere: "floors of the world name every write"},
 		"index/twin":            {elsewhere: oneUUID},
 		"index/e_mode":          {elsewhere: noAnonymous},
 		"index/mode_kept":       {elsewhere: noAnonymous},
