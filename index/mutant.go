@@ -17,6 +17,7 @@ const (
 	ruleErrant                       // §2.3: executed and nobody accounts for it
 	ruleErrantOwned                  // §2.3: owned likewise, when a later probe lacks it
 	ruleForeign                      // §2.3: and is not accounted for by what the primary gives later
+	ruleForeignKept                  // §2.3: whatever a state says that has not seen the server
 	ruleHistory                      // §11.2: compared against this history
 	ruleLossSeen                     // §10: compared since the newest loss
 	ruleHoldsLost                    // §10: holds a lost identity
@@ -55,7 +56,7 @@ const (
 
 var ruleNames = [numRules]string{
 	"epochs", "unproven", "confirmed_known", "primary_shown", "taint_all", "taint_table", "tailer_excluded",
-	"errant", "errant_owned", "foreign", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
+	"errant", "errant_owned", "foreign", "foreign_kept", "history", "loss_seen", "holds_lost", "twin", "xa_at_commit", "xa_unknown",
 	"xa_open", "chunks_whole", "hole_wide", "hole_horizon", "hole_xa", "start_horizon", "evict_horizon", "evict_all",
 	"generation", "ticks", "connection", "e_owned", "e_announced", "e_writable", "e_drained", "e_mode",
 	"mode_kept", "e_alone", "e_previous", "anonymous", "lost_leaves", "lost_moves", "shown_again", "failover_left",

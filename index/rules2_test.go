@@ -215,6 +215,32 @@ func TestRule2ForeignEach(t *testing.T) {
 	w.wantIneligible("b", "", "")
 }
 
+// TestRule2ForeignUnseen: what a server holds in its relay log alone is held against
+// it also after a state that has not seen the server, and no longer than it has it.
+func TestRule2ForeignUnseen(t *testing.T) {
+	for name, unseen := range map[string]func(*event.ServerState){
+		"down":            func(s *event.ServerState) { s.Alive = false },
+		"of unknown role": func(s *event.ServerState) { s.Role = event.RoleUnknown },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := started(t, index.Options{}, "a:1-10")
+			received := func(s *event.ServerState) { s.Received = set(t, "a:1-11") }
+			w.newTick()
+			w.state("a", "a:1-10")
+			w.state("b", "a:1-10", func(s *event.ServerState) { s.Owned = set(t, "a:11") })
+			w.newTick()
+			w.state("a", "a:1-10") // it has lost a:11
+			w.state("b", "a:1-10", received)
+			w.state("b", "a:1-10", unseen)
+			w.state("b", "a:1-10", received)
+			w.wantIneligible("b", "excluded", "accounts for")
+			w.state("b", "a:1-10", unseen)
+			w.state("b", "a:1-10") // its relay log is gone
+			w.wantIneligible("b", "", "")
+		})
+	}
+}
+
 // TestRule2RolledBack: what the primary owned and gave back accounts for nothing any
 // more, at once; and when it gives it again, for nothing either.
 func TestRule2RolledBack(t *testing.T) {

@@ -321,9 +321,10 @@ func (ix *Index) accuse(sv *server) {
 		sv.executedAlone, sv.ownedAlone, sv.foreign = accusation{}, accusation{}, gtid.Set{}
 		return
 	}
-	if !sv.foreign.IsEmpty() {
-		// What it does not apply at the moment it may, from its relay log.
-		has := sv.executed.Union(sv.owned).Union(sv.view.state.Received)
+	if s := sv.view.state; !sv.foreign.IsEmpty() && (s.Alive && s.Role != event.RoleUnknown || !rule(ruleForeignKept)) {
+		// What it does not apply at the moment it may, from its relay log; of which a
+		// state that has not seen the server says nothing.
+		has := sv.executed.Union(sv.owned).Union(s.Received)
 		sv.foreign = sv.foreign.Intersect(has).Subtract(sv.proven)
 	}
 	dh := ix.dh.Set()

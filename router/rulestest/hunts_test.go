@@ -88,6 +88,7 @@ func mutantHunts() map[string]hunt {
 		"index/primary_shown":   {elsewhere: harmless},
 		"index/errant_owned":    {elsewhere: twofold},
 		"index/foreign":         {elsewhere: "once in some hundred thousand runs"},
+		"index/foreign_kept":    {elsewhere: "once in some hundred thousand runs"},
 		"index/failover_left":   {elsewhere: "floors of the world name every write"},
 		"index/reign_seen":      {elsewhere: "floors of the world name every write"},
 		"index/twin":            {elsewhere: oneUUID},
