@@ -145,7 +145,7 @@ func TestRule2Errant(t *testing.T) {
 
 // TestRule2Foreign: what a server had when the primary had not is not the
 // transaction that the primary gives under that GTID later; the comparison by the
-// server's own tailer clears it, or another primary.
+// server's own tailer clears it.
 func TestRule2Foreign(t *testing.T) {
 	w := started(t, index.Options{}, "a:1-10")
 	unproven := func(s *event.ServerState) { s.Unproven = set(t, "a:11") }

@@ -20,7 +20,7 @@ package key
 //	TypeEnum       Uint: the number of the member, from 1; 0 is the error value ''
 //	               (1 or 2 bytes, little-endian)
 //	TypeSet        Uint: the bit mask (1, 2, 3, 4 or 8 bytes, little-endian)
-//	TypeChar       Bytes: the text without its length prefix, in the column's own
+//	TypeChar,      Bytes: the text without its length prefix, in the column's own
 //	TypeVarchar    character set
 //	TypeBinary     Bytes: without its length prefix; trailing zero bytes may be
 //	               missing (they are in row images)
