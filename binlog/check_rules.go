@@ -39,6 +39,7 @@ func (in *Inspection) Findings() []Finding {
 		in.checkFilters(f)
 	}
 	in.checkKeys(f)
+	in.checkEngines(f)
 	slices.SortStableFunc(f.list, func(a, b Finding) int { return int(b.Severity) - int(a.Severity) })
 	return f.list
 }
@@ -217,6 +218,28 @@ func (in *Inspection) checkKeys(f *findings) {
 	}
 	if len(in.floatKey) > 0 && in.primary() {
 		f.add(Advice, "tables with FLOAT or DOUBLE in their primary key: "+some(in.floatKey), "each write of them is a write of all their rows", "use an exact type")
+	}
+}
+
+// checkEngines names tables whose rows do not follow from what is executed.
+func (in *Inspection) checkEngines(f *findings) {
+	byEngine := map[string][]string{}
+	for _, t := range in.tables {
+		engine := strings.ToUpper(t.Engine)
+		byEngine[engine] = append(byEngine[engine], t.Schema+"."+t.Table)
+	}
+	for _, n := range byEngine[mergeEngine] {
+		f.add(Warning, "table "+n+" is a MERGE table", "it has no definition, so that answers for it are unknown_table; a write of it is a write of everything, for the tables below it are not named (P2 holds, at a cost)",
+			"write the tables below it by their own names, and ask for those; or make it a partitioned InnoDB table")
+	}
+	if in.primary() {
+		return
+	}
+	for _, engine := range []string{"MEMORY", "BLACKHOLE", "FEDERATED"} {
+		if names := byEngine[engine]; len(names) > 0 {
+			f.add(Warning, "tables with engine "+engine+": "+some(names), rowsElsewhere(engine)+"; they are excluded on this server, and reads that name no keys with them (P1)",
+				"on the primary: ALTER TABLE ... ENGINE = InnoDB, then rebuild the server, or tidegate accept --table")
+		}
 	}
 }
 

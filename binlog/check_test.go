@@ -144,6 +144,32 @@ func TestCompareServers(t *testing.T) {
 	}
 }
 
+// TestCheckEngines: each MERGE table is named on every server, and on replicas what
+// the others' engines do not keep.
+func TestCheckEngines(t *testing.T) {
+	tables := []tableFact{{"app", "t", "InnoDB"}, {"app", "m", "MRG_MYISAM"}, {"app", "n", "MRG_MYISAM"}, {"app", "mem", "MEMORY"}, {"b", "mem", "MEMORY"}, {"app", "fed", "FEDERATED"}}
+	merges := []string{"warning: table app.m is a MERGE table", "warning: table app.n is a MERGE table"}
+	for _, tt := range []struct {
+		in   *Inspection
+		want []string
+	}{
+		{healthy(t), merges},
+		{healthyReplica(t), append(slices.Clone(merges), "warning: tables with engine MEMORY: app.mem, b.mem", "warning: tables with engine FEDERATED: app.fed")},
+	} {
+		tt.in.tables = tables
+		var got []string
+		for _, f := range tt.in.Findings() {
+			got = append(got, fmt.Sprintf("%s: %s", f.Severity, f.What))
+			if f.Why == "" || f.Mend == "" {
+				t.Errorf("%s: why %q, mend %q", f.What, f.Why, f.Mend)
+			}
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.in.cfg.Name, got, tt.want)
+		}
+	}
+}
+
 // TestCompareWithServersThatCouldNotBeRead: one of them may be the primary, and
 // nobody is to be told to make a replica writable.
 func TestCompareWithServersThatCouldNotBeRead(t *testing.T) {

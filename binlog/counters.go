@@ -14,7 +14,7 @@ const (
 	CauseNoDefinition               // no definition is known to be the event's
 	CauseImage                      // the row image does not carry the column
 	CauseValue                      // a value that does not fold
-	CauseCascade                    // cascades that are not logged
+	CauseCascade                    // rows of other tables than the event's: cascades that are not logged, MERGE tables
 	CauseLarge                      // an event larger than is kept in memory
 	CauseNotUnderstood              // an event or statement that nobody knows, or that can not be read
 	numCauses

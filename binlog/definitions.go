@@ -42,7 +42,7 @@ func (g *registry) accept(r *lookupResult) (defs []event.TableDefinition, again 
 			continue
 		}
 		changed[n] = t.looked == nil || t.looked.def.Version != looked.def.Version || !t.usable
-		t.looked, t.usable = looked, true
+		t.looked, t.usable, t.merge = looked, true, false
 	}
 	for n, t := range g.tables {
 		if _, found := r.tables[n]; found || !r.request.covers(n) {
@@ -55,7 +55,10 @@ func (g *registry) accept(r *lookupResult) (defs []event.TableDefinition, again 
 		if t.looked != nil || !r.request.all && t.ddl > 0 {
 			changed[n] = true
 		}
-		t.looked, t.usable = nil, false
+		t.looked, t.usable, t.merge = nil, false, false
+	}
+	for _, n := range r.merges {
+		g.table(n).merge = true
 	}
 	g.acceptCascades(r)
 	after := g.cascadesOf()

@@ -50,6 +50,7 @@ type lookupResult struct {
 	request  lookupRequest
 	uuid     gtid.UUID
 	tables   map[tableName]*lookedTable // folded names; those of the request that exist
+	merges   []tableName                // MERGE tables, which are not among tables
 	children map[tableName][]tableName  // by cascading foreign keys, of all tables
 	executed gtid.Set                   // read after everything else
 }
@@ -155,6 +156,10 @@ func (l *lookup) query(ctx context.Context, q string, args []any, each func(*sql
 	return rows.Err()
 }
 
+// mergeEngine is the engine of MERGE tables. Like a view they get no definition: a
+// write of a table below them changes their rows and does not name them.
+const mergeEngine = "MRG_MYISAM"
+
 func (l *lookup) columns(ctx context.Context) error {
 	l.all = map[tableName][]key.Column{}
 	where, args := l.only("c.")
@@ -162,7 +167,7 @@ func (l *lookup) columns(ctx context.Context) error {
  c.IS_NULLABLE='YES', COALESCE(c.NUMERIC_PRECISION,0), COALESCE(c.NUMERIC_SCALE,0), COALESCE(c.DATETIME_PRECISION,0),
  COALESCE(c.CHARACTER_OCTET_LENGTH,0), COALESCE(c.COLLATION_NAME,'')
  FROM information_schema.COLUMNS c JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)`+where+
-		` AND t.TABLE_TYPE='BASE TABLE' ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION`, args, func(rows *sql.Rows) error {
+		` AND t.TABLE_TYPE='BASE TABLE' AND COALESCE(t.ENGINE,'')<>'`+mergeEngine+`' ORDER BY c.TABLE_SCHEMA, c.TABLE_NAME, c.ORDINAL_POSITION`, args, func(rows *sql.Rows) error {
 		var schema, table, dataType, columnType, collation string
 		var col key.Column
 		var ordinal, precision, scale, fraction int
@@ -214,8 +219,12 @@ func (l *lookup) engines(ctx context.Context) error {
 		if err := rows.Scan(&schema, &table, &engine); err != nil {
 			return err
 		}
-		if t := l.res.tables[l.names.folded(schema, table)]; t != nil {
+		n := l.names.folded(schema, table)
+		if t := l.res.tables[n]; t != nil {
 			t.engine = engine
+		}
+		if engine == mergeEngine {
+			l.res.merges = append(l.res.merges, n)
 		}
 		return nil
 	})

@@ -45,6 +45,9 @@ type tableState struct {
 	looked *lookedTable // newest look-up; nil: none, or dropped
 	usable bool         // looked holds for the events that the tail reads now
 	ddl    uint64
+	// merge: it is a MERGE table, or DDL since the last look-up may have made it
+	// one. Its events are about rows of tables that they do not name.
+	merge bool
 
 	// allRows and touched are the numbers of the last transaction that wrote
 	// the table's all-rows scope, and a row.
@@ -140,9 +143,13 @@ func (g *registry) touch(e *effect) {
 	g.changes++
 	switch e.reach {
 	case reachTables:
+		merge := e.merge
+		for _, n := range e.tables { // a RENAME moves it
+			merge = merge || g.table(g.folded(n)).merge
+		}
 		for _, n := range e.tables {
 			t := g.table(g.folded(n))
-			t.ddl, t.usable = g.ddl, false
+			t.ddl, t.usable, t.merge = g.ddl, false, merge
 			g.cascades.touch(t.name)
 		}
 	case reachSchemas:

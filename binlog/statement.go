@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,6 +27,8 @@ type effect struct {
 	ddl     bool // changes definitions, or is logged like it
 	// write: rows were changed by a statement that does not tell which.
 	write bool
+	// merge: a table that is named may have become a MERGE table.
+	merge bool
 	// understood is false for statements of which nobody knows what they do.
 	understood bool
 }
@@ -47,8 +50,14 @@ func classify(q *queryEvent, charsetName string) effect {
 		// A byte of such a character may look like a quote.
 		return c.unknown(effect{ddl: true})
 	}
-	return c.statement()
+	e := c.statement()
+	e.merge = e.reach == reachTables && mergeWords.MatchString(text)
+	return e
 }
+
+// mergeWords are in each statement that makes a MERGE table of a table, or another
+// table than before of a MERGE table. Other statements may hold them as well.
+var mergeWords = regexp.MustCompile(`(?i)\b(MERGE|MRG_MYISAM|UNION)\b`)
 
 // readableAs tells whether text can be cut into tokens byte by byte, with names
 // in UTF-8.

@@ -15,6 +15,10 @@ import (
 func wideOddities() []oddity {
 	two := []string{"CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE u (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(2,2)", "INSERT INTO u VALUES (1,1)"}
 	statement := append([]string{"SET binlog_format=STATEMENT"}, two...)
+	merge := []string{
+		"CREATE TABLE m1 (id INT PRIMARY KEY, v INT) ENGINE=MyISAM", "CREATE TABLE m2 (id INT PRIMARY KEY, v INT) ENGINE=MyISAM",
+		"INSERT INTO m1 VALUES (1,1)", "INSERT INTO m2 VALUES (2,2)", "CREATE TABLE mm (id INT PRIMARY KEY, v INT) ENGINE=MERGE UNION=(m1,m2)",
+	}
 	ddl := func(name, sql string, want ...string) oddity {
 		flags := event.DDL
 		if len(want) == 0 {
@@ -67,6 +71,20 @@ func wideOddities() []oddity {
 			setup:  []string{"CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE(id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))", "CREATE TABLE u (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1,1),(11,1)", "INSERT INTO u VALUES (2,2)"},
 			change: []string{"ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE u", "ALTER TABLE t DROP PARTITION p1"},
 			want:   []string{"all:@.t", "all:@.u"}, flags: event.DDL,
+		},
+		{name: "merge table", setup: merge, change: []string{"UPDATE mm SET v=8 WHERE id=2"}, want: []string{"everything", "any:@.mm"}},
+		{
+			name: "merge table just renamed", setup: merge, change: []string{"RENAME TABLE mm TO n", "UPDATE n SET v=8 WHERE id=2"},
+			want: []string{"all:@.mm", "all:@.n", "everything", "any:@.n"},
+		},
+		{
+			name: "merge table just made", setup: merge[:4],
+			change: []string{"CREATE TABLE n (id INT PRIMARY KEY, v INT) ENGINE = /* */ 'merge' UNION=(m2)", "UPDATE n SET v=8 WHERE id=2"},
+			want:   []string{"all:@.n", "everything", "any:@.n"},
+		},
+		{
+			name: "merge table no more", setup: merge, change: []string{"DROP TABLE mm", "UPDATE m2 SET v=8 WHERE id=2"},
+			want: []string{"all:@.mm", "any:@.m2", "@.m2/2"},
 		},
 		{
 			name:  "discard and drop",
@@ -128,9 +146,10 @@ func TestWideWrites(t *testing.T) {
 					return out
 				}
 				b := newBedOn(t, s, name, o.groups, at(o.setup)...)
-				for _, table := range []string{"n", "x", "nosuch", "1t", "x\"y`z"} {
+				for _, table := range []string{"n", "x", "nosuch", "mm", "1t", "x\"y`z"} {
 					b.n.table(name, table)
 				}
+				b.n[testHasher.Everything()] = "everything"
 				for _, other := range []string{"mysql", "elsewhere"} {
 					b.n[testHasher.Schema(other)] = "schema:" + other
 				}

@@ -60,7 +60,7 @@ func newBedOn(t testing.TB, s *session, name string, groups map[string][]string,
 func (b *bed) learn() {
 	b.t.Helper()
 	b.l.caughtUp()
-	tables := b.s.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE='BASE TABLE' AND TABLE_SCHEMA='" + b.name + "'")
+	tables := b.s.rows("SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_TYPE='BASE TABLE' AND ENGINE<>'MRG_MYISAM' AND TABLE_SCHEMA='" + b.name + "'")
 	b.defs = map[string]key.Definition{}
 	for _, table := range tables {
 		b.n.table(b.name, table)
