@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
 )
 
 // findings collects what is found on one server.
@@ -237,7 +238,7 @@ func (in *Inspection) checkEngines(f *findings) {
 	}
 	for _, engine := range []string{"MEMORY", "BLACKHOLE", "FEDERATED"} {
 		if names := byEngine[engine]; len(names) > 0 {
-			f.add(Warning, "tables with engine "+engine+": "+some(names), rowsElsewhere(engine)+"; they are excluded on this server, and reads that name no keys with them (P1)",
+			f.add(Warning, "tables with engine "+engine+": "+some(names), event.RowsElsewhere(engine)+"; they are excluded on this server, and reads that name no keys with them (P1)",
 				"on the primary: ALTER TABLE ... ENGINE = InnoDB, then rebuild the server, or tidegate accept --table")
 		}
 	}

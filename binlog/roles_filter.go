@@ -231,22 +231,6 @@ type tableView struct {
 	judged map[key.Digest]bool
 }
 
-// rowsElsewhere tells why the rows of a table with this engine do not follow from
-// what the server executed; empty for an engine that keeps what was written to it.
-func rowsElsewhere(engine string) string {
-	switch strings.ToUpper(engine) {
-	case "MEMORY":
-		return "a restart of this server empties it"
-	case "MRG_MYISAM":
-		return "its rows are those of other tables"
-	case "BLACKHOLE":
-		return "it keeps no rows"
-	case "FEDERATED":
-		return "its rows are another server's"
-	}
-	return ""
-}
-
 // excludeTables finds the tables that a server can not answer for: filtered by
 // its configuration, kept by another engine than the primary's, or, on a replica,
 // by an engine that does not keep what was executed (rules §2.4). own are the
@@ -274,7 +258,7 @@ func excludeTables(r *filterRules, own []tableFact, known []event.TableDefinitio
 	}
 	elsewhere := map[key.Digest]string{} // printed
 	judge := func(d key.Digest, engine string) {
-		if why := rowsElsewhere(engine); why != "" && elsewhere[d] == "" {
+		if why := event.RowsElsewhere(engine); why != "" && elsewhere[d] == "" {
 			elsewhere[d] = v.names[d] + ": engine " + engine + ": " + why
 		}
 	}

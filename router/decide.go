@@ -106,7 +106,9 @@ func (q *question) eligible(i int, l leave) verdict {
 // levels with a promise one filter.
 func (q *question) tables(i int) verdict {
 	for n := range q.keys {
-		if rule(ruleTableExcluded) && q.snap.TableExcluded(i, q.keys[n].table) {
+		// A server tells its exclusions only after its next look at its tables; the
+		// primary's definition tells of an engine at once.
+		if rule(ruleTableExcluded) && (q.snap.TableExcluded(i, q.keys[n].table) || q.keys[n].elsewhere && i != q.primary) {
 			return verdict{reason: ReasonExcluded, stage: stageKeys, detail: "the table is tainted or filtered there", key: n}
 		}
 	}

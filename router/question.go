@@ -67,12 +67,13 @@ type scratch struct {
 
 // coveredKey is what the records say of one named key.
 type coveredKey struct {
-	table  key.Digest
-	group  bool
-	before gtid.Set // group keys: what had passed before the column was announced
-	oneRow bool
-	own    event.Version
-	wide   event.Version // the newest of all wide scopes
+	table     key.Digest
+	group     bool
+	elsewhere bool     // by its engine: rows do not follow from what a replica executed
+	before    gtid.Set // group keys: what had passed before the column was announced
+	oneRow    bool
+	own       event.Version
+	wide      event.Version // the newest of all wide scopes
 }
 
 // addKey appends an empty one.
@@ -84,7 +85,7 @@ func (s *scratch) addKey() *coveredKey {
 	}
 	s.keys = s.keys[:n+1]
 	c := &s.keys[n] // without a sign of its last use, see release
-	c.table, c.group, c.oneRow, c.own, c.wide = key.Digest{}, false, false, 0, 0
+	c.table, c.elsewhere, c.group, c.oneRow, c.own, c.wide = key.Digest{}, false, false, false, 0, 0
 	return c
 }
 
@@ -272,6 +273,7 @@ func (q *question) gatherKey(n int) (moved bool, err error) {
 		return false, keyError(n, err)
 	}
 	c.table, c.oneRow = q.cover.Table, q.cover.OneRow
+	c.elsewhere = event.RowsElsewhere(def.Engine) != ""
 	if q.level != LevelKey {
 		return false, nil // the table alone matters, for taints and filters
 	}

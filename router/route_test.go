@@ -54,6 +54,11 @@ func TestRouteTargets(t *testing.T) {
 		{"no primary, nobody", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1], w.Leases[2] = 0, 0 }, "level=eventual", " no no_primary refuse"},
 		{"the primary is not eligible", func(w *routertest.World) { behindAll(w); w.IneligibleFor[0] = "excluded" }, "app.posts/42", " no no_primary refuse"},
 		{"the table is tainted on the primary", func(w *routertest.World) { behindAll(w); w.ExcludedTables[0] = posts.AnyRow }, "app.posts/42", " no no_primary refuse"},
+		{"a table whose engine does not keep what a replica executed", func(w *routertest.World) {
+			d := *postsDef
+			d.Engine = "MEMORY"
+			w.Defs["app.posts"] = &d
+		}, "app.posts/42", "a yes excluded"},
 		{"not ready, primary known", func(w *routertest.World) { w.IsReady = false }, "app.posts/42", "a yes catching_up"},
 		{"blind: bounded", func(w *routertest.World) { w.CutOff(); w.States[2].Alive = false }, "level=bounded stale=1s", "b yes blind stale"},
 		{"blind: key, primary's lease over", func(w *routertest.World) { w.CutOff() }, "app.posts/42", " no no_primary primary"},

@@ -185,6 +185,16 @@ func decisions() []decision {
 		{"§2.5 relaxed durability and a restart", set(func(w *routertest.World) { w.IneligibleFor[1] = "epoch_changed" }), "level=eventual", "no epoch_changed primary", ""},
 		{"§2.3, §10 an errant or lost identity held", set(func(w *routertest.World) { w.IneligibleFor[1] = "excluded" }), "app.posts/42", "no excluded primary", ""},
 		{"§2.3 a reason of the index that the list lacks", set(func(w *routertest.World) { w.IneligibleFor[1] = "something new" }), "level=eventual", "no excluded primary", ""},
+		{"§2.4 an engine that a restart empties", set(func(w *routertest.World) {
+			d := *postsDef
+			d.Engine = "MEMORY"
+			w.Defs["app.posts"] = &d
+		}), "app.posts/42", "no excluded primary", ""},
+		{"§2.4 an engine that a restart empties, at eventual", set(func(w *routertest.World) {
+			d := *postsDef
+			d.Engine = "memory"
+			w.Defs["app.posts"] = &d
+		}), "app.posts/42 level=eventual", "no excluded primary", ""},
 		{"§2.4 a tainted table", set(func(w *routertest.World) { w.ExcludedTables[1] = posts.AnyRow }), "app.posts/42", "no excluded primary", ""},
 		{"§2.4 a tainted table at eventual", set(func(w *routertest.World) { w.ExcludedTables[1] = posts.AnyRow }), "app.posts/42 level=eventual", "no excluded primary", ""},
 		{"§2.4 another table's taint", set(func(w *routertest.World) { w.ExcludedTables[1] = key.Digest{9} }), "app.posts/42", "yes applied", ""},

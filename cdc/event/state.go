@@ -1,6 +1,8 @@
 package event
 
 import (
+	"strings"
+
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/key"
 )
@@ -116,4 +118,21 @@ type TableDefinition struct {
 	// rows events of their own, transitively closed: schema.table.
 	Cascades []string
 	Engine   string
+}
+
+// RowsElsewhere tells, for people, why the rows of a table with this engine do not
+// follow from what a replica executed (rules §2.4); empty for an engine that keeps
+// what was written to it.
+func RowsElsewhere(engine string) string {
+	switch {
+	case strings.EqualFold(engine, "MEMORY"):
+		return "a restart of this server empties it"
+	case strings.EqualFold(engine, "MRG_MYISAM"):
+		return "its rows are those of other tables"
+	case strings.EqualFold(engine, "BLACKHOLE"):
+		return "it keeps no rows"
+	case strings.EqualFold(engine, "FEDERATED"):
+		return "its rows are another server's"
+	}
+	return ""
 }
