@@ -74,10 +74,11 @@ func (l *lead) candidate() (*server, event.Epoch) {
 
 // still tells whether the session's primary is what it was when relaxed was read
 // of it. After a gtid_mode other than ON, however short, nothing counts until the
-// next announcement (rules §6.2): the next session makes it.
+// next announcement (rules §6.2): once the mode is ON again the next session makes
+// it, and this one writes until then.
 func (l *lead) still(s *server, epoch event.Epoch, relaxed uint64) bool {
 	st := s.latest.Load()
-	return isPrimary(st) && st.Epoch == epoch && st.GTIDMode == "ON" && s.relaxed.Load() == relaxed
+	return isPrimary(st) && st.Epoch == epoch && (st.GTIDMode != "ON" || s.relaxed.Load() == relaxed)
 }
 
 func (l *lead) run(ctx context.Context) error {

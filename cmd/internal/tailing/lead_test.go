@@ -120,7 +120,7 @@ func TestModeEndsTheSession(t *testing.T) {
 		t.Error("the session ends though nothing changed")
 	}
 	show("OFF_PERMISSIVE")
-	if s, _ := tl.lead.candidate(); s != nil || tl.lead.still(b, 7, relaxed) {
+	if s, _ := tl.lead.candidate(); s != nil || !tl.lead.still(b, 7, relaxed) {
 		t.Errorf("with OFF_PERMISSIVE candidate %v, session goes on %v", s, tl.lead.still(b, 7, relaxed))
 	}
 	show("ON")
