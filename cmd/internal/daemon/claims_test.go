@@ -120,7 +120,16 @@ func TestNoPrimaryOrTwo(t *testing.T) {
 	p := w.start(everything, settings{http: "127.0.0.1:0"})
 	p.ready()
 	w.says(p, "the primary", func(x told) bool { return x.Ready && x.Primary == a.Name() })
+	for _, s := range w.c.Servers() { // the table is known: without a primary nobody looks it up
+		w.yes(p, s.Name(), "app.posts/1")
+	}
 
+	t.Cleanup(func() { // whatever comes, for the tests after it
+		ctx := testenvtest.Context(t, settle)
+		if err := a.SetReadOnly(ctx, false); err != nil {
+			t.Error(err)
+		}
+	})
 	w.must(a.SetReadOnly(w.ctx, true))
 	for _, s := range w.c.Servers() {
 		w.refused(askRouter(p.Router), s.Name(), "app.posts/1", "no_primary", "")
