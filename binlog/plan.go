@@ -20,7 +20,6 @@ type plan struct {
 	seen    uint64 // the last transaction that had this table map
 
 	state   *tableState
-	merge   bool // as in tableState
 	columns int
 	json    int
 	steps   []step
@@ -63,7 +62,6 @@ func (g *registry) makePlan(body []byte, idBytes int, hints bool) (*plan, error)
 		return nil, err
 	}
 	p := &plan{body: bytes.Clone(body), changes: g.changes, state: g.table(g.folded(tableName{m.schema, m.table}))}
-	p.merge = p.state.merge
 	if hints {
 		return p, nil
 	}

@@ -150,8 +150,8 @@ func (p *Proxy) CutAll() {
 // together, were delivered in direction d: the n-th byte arrives and the next
 // one does not, wherever in a packet or an event that is. The end in direction d
 // sees the stream end there, the other one a reset. The channel is closed when
-// nothing more is delivered; the end may still be reading. It strikes once; a later call replaces one that has not
-// struck yet.
+// nothing more is delivered; the end may still be reading. It strikes once; a
+// later call replaces one that has not struck yet.
 func (p *Proxy) CutAfter(d Direction, n int64) (<-chan struct{}, error) {
 	if d != ToTarget && d != FromTarget {
 		return nil, errors.New("proxy: cut after: want one direction")
