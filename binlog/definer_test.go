@@ -348,6 +348,14 @@ func TestMergeIsMarked(t *testing.T) {
 	check("looked up since", "x")
 	statement("ALTER TABLE t UNION=(x)")
 	check("UNION", "t x")
+	look(r.ddl, nil, "t")
+	check("looked up while the server has renamed x and not logged it yet", "")
+	statement("RENAME TABLE x TO y")
+	check("RENAME behind the look-up", "x y")
+	look(r.ddl, nil, "x", "t")
+	check("looked up while y is renamed", "")
+	statement("RENAME TABLE y TO z, x TO y")
+	check("RENAME behind another table in its place", "x y z")
 }
 
 // TestCascadeClosure: what unlogged cascades may reach, after a look-up, and

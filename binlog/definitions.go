@@ -58,7 +58,8 @@ func (g *registry) accept(r *lookupResult) (defs []event.TableDefinition, again 
 		t.looked, t.usable, t.merge = nil, false, false
 	}
 	for _, n := range r.merges {
-		g.table(n).merge = true
+		t := g.table(n)
+		t.merge, t.merged = true, true
 	}
 	g.acceptCascades(r)
 	after := g.cascadesOf()
