@@ -163,6 +163,9 @@ func (in *Inspection) checkReplication(f *findings) {
 	if !in.replicates() {
 		return
 	}
+	if x := facts.newTablesElsewhere(); x != "" {
+		f.add(Broken, x, "the server is not eligible (P1)", "SET PERSIST default_storage_engine = InnoDB; STOP REPLICA; START REPLICA")
+	}
 	c := facts.source()
 	if !c.auto {
 		f.add(Warning, "the channel does not use SOURCE_AUTO_POSITION", "after a failover it may skip or repeat transactions (P1)", "STOP REPLICA; CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 1; START REPLICA")

@@ -62,6 +62,7 @@ func TestFindings(t *testing.T) {
 		{"super_read_only", true, set("super_read_only", "OFF"), "advice: super_read_only", "super_read_only = ON"},
 		{"writable replica", true, func(in *Inspection) { in.facts.readOnly = false }, "warning: a replica is writable while its channel runs", "super_read_only = ON"},
 		{"channels", true, func(in *Inspection) { in.facts.channels = append(in.facts.channels, channel{name: "x", auto: true}) }, "broken: 2 asynchronous", "RESET REPLICA ALL"},
+		{"default engine", true, func(in *Inspection) { in.facts.newTables = "BLACKHOLE" }, "broken: default_storage_engine is BLACKHOLE: it keeps no rows", "default_storage_engine = InnoDB"},
 		{"auto position", true, func(in *Inspection) { in.facts.channels[0].auto = false }, "warning: the channel does not use", "SOURCE_AUTO_POSITION = 1"},
 		{"delay", true, func(in *Inspection) { in.facts.channels[0].delay = 60 }, "advice: SOURCE_DELAY is 60", "SOURCE_DELAY = 0"},
 		{"stopped", true, func(in *Inspection) { in.facts.channels[0].sqlError = "applier: error 1032: gone" }, "warning: replication has stopped: applier: error 1032", ""},

@@ -95,6 +95,9 @@ func (s *session) compose() *event.ServerState {
 	s.distrustLocked(st)
 	if facts != nil {
 		st.Excluded = append(st.Excluded, facts.exclusions(lower, known)...)
+		if x := facts.newTablesElsewhere(); x != "" && st.Role != event.RolePrimary {
+			st.Excluded = append(st.Excluded, x)
+		}
 	}
 	return st
 }

@@ -15,7 +15,8 @@ type serverFacts struct {
 
 	readOnly   bool
 	gtidMode   string
-	lowerCase  int // lower_case_table_names
+	lowerCase  int    // lower_case_table_names
+	newTables  string // default_storage_engine
 	relaxed    bool
 	channels   []channel
 	filters    []replicationFilter
@@ -185,6 +186,16 @@ func (f *serverFacts) exclusions(primaryLowerCase int, known bool) []string {
 		out = append(out, fmt.Sprintf("lower_case_table_names is %d here and %d on the primary", f.lowerCase, primaryLowerCase))
 	}
 	return out
+}
+
+// newTablesElsewhere excludes a replica where a table that it makes without an
+// engine's name, or with one that it lacks, does not keep what is written to it:
+// between that DDL and the next look at the server's tables nothing else tells.
+func (f *serverFacts) newTablesElsewhere() string {
+	if why := event.RowsElsewhere(f.newTables); why != "" {
+		return fmt.Sprintf("default_storage_engine is %s: %s", f.newTables, why)
+	}
+	return ""
 }
 
 // replicationError prints what stops replication, empty when nothing does.

@@ -15,7 +15,7 @@ import (
 
 const settingsSQL = "SELECT @@global.server_uuid, @@global.read_only OR @@global.super_read_only, @@global.gtid_mode, " +
 	"@@global.lower_case_table_names, @@global.innodb_flush_log_at_trx_commit, @@global.sync_binlog, @@global.log_bin, " +
-	processSQL + ", @@global.version, @@global.performance_schema"
+	processSQL + ", @@global.version, @@global.performance_schema, @@global.default_storage_engine"
 
 // Channels come from the performance schema: it needs no privilege but SELECT,
 // has one name for each column in all versions, and does not wait behind STOP
@@ -113,6 +113,7 @@ func (f *serverFacts) parseSettings(cols []string) (logBin bool, err error) {
 	if logBin, err = parseBool(cols[6]); err != nil {
 		return false, fmt.Errorf("log_bin: %w", err)
 	}
+	f.newTables = cols[10]
 	f.relaxed = cols[4] != "1" || logBin && cols[5] != "1"
 	f.process, _ = strconv.ParseInt(cols[7], 10, 64) // 0 without the performance schema
 	return logBin, nil

@@ -270,6 +270,10 @@ func (q *question) gatherKey(n int) (moved bool, err error) {
 		return false, nil
 	}
 	if err := def.Cover(q.snap.Hasher(), k, &q.cover); err != nil {
+		if reason := q.outdated(def); reason != ReasonNone {
+			q.keyNo(verdict{stage: stageKeys, reason: reason, detail: err.Error(), key: n})
+			return false, nil
+		}
 		return false, keyError(n, err)
 	}
 	c.table, c.oneRow = q.cover.Table, q.cover.OneRow
@@ -287,6 +291,20 @@ func (q *question) gatherKey(n int) (moved bool, err error) {
 		}
 	}
 	return q.lookUp(c), nil
+}
+
+// outdated tells why a key may fit its table though it does not fit def, with the
+// table of the key in q.cover: since the stream came to DDL it has not come to a row
+// that was folded with def, or the caller has seen a write, perhaps the DDL, to which
+// the stream has not come.
+func (q *question) outdated(def *event.TableDefinition) Reason {
+	if v, ok := q.snap.StreamDef(q.cover.Table); ok && v != def.Version {
+		return ReasonSchemaChanged
+	}
+	if !q.floor.Subtract(q.snap.Delivered()).Subtract(q.horizon).Subtract(q.lostFloor).IsEmpty() {
+		return ReasonWriteUnseen
+	}
+	return ReasonNone
 }
 
 func (q *question) lookUp(c *coveredKey) (moved bool) {

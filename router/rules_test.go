@@ -165,6 +165,8 @@ func decisions() []decision {
 		{"§4.3 stream and router fold with different definitions", set(func(w *routertest.World) { w.StreamDefs[posts.AnyRow] = postsDef.Version + 1 }), "app.posts/42", "no schema_changed primary", ""},
 		{"§4.3 the stream folded without a definition", set(func(w *routertest.World) { w.StreamDefs[posts.AnyRow] = 0 }), "app.posts/42", "yes applied", ""},
 		{"§4.3 the stream never folded rows of it", set(func(w *routertest.World) { clear(w.StreamDefs) }), "app.posts/42", "yes applied", ""},
+		{"§4.3 a key that fits no more what the stream has come to", set(func(w *routertest.World) { w.StreamDefs[posts.AnyRow] = 0 }), "app.posts/1,2", "no schema_changed primary", ""},
+		{"§4.3 a key that does not fit yet, of a write that is to come", nil, "app.posts/1,2 floor=" + uuidA + ":101", "no write_unseen wait", ""},
 		{"§4.3 names fold as on the primary", set(func(w *routertest.World) {
 			w.Fold = true
 			d := *postsDef
@@ -379,6 +381,8 @@ func TestRequestsWithoutMeaning(t *testing.T) {
 		{"app.posts/99999999999999999999", router.CodeBadKey},
 		{"app.posts@title/1", router.CodeBadKey},
 		{"level=eventual app.posts/x", router.CodeBadKey},
+		{"app.posts/x floor=" + uuidA + ":90", router.CodeBadKey},
+		{"app.posts/x floor=" + uuidA + ":101 arrived=-100ms", router.CodeBadKey}, // never happened
 	} {
 		t.Run(c.ask, func(t *testing.T) {
 			r := newRouter(t, healthy(t))

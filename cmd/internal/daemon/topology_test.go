@@ -144,6 +144,21 @@ func TestExcludedTables(t *testing.T) {
 			}
 		}
 	}
+
+	// What a replica executes into such a table it need not keep.
+	w.must(a.Exec(w.ctx, "USE app; CREATE TABLE mem (id INT PRIMARY KEY, v INT) ENGINE=MEMORY; INSERT INTO mem VALUES (1,1)"))
+	w.yes(p, "a", "app.mem/1")
+	for _, s := range []string{"b", "c"} {
+		w.refused(askRouter(p.Router), s, "app.mem/1", "excluded", "")
+		w.yes(p, s, "app.posts/1")
+	}
+	w.must(c.Exec(w.ctx, "SET GLOBAL default_storage_engine=MEMORY"))
+	w.refused(askRouter(p.Router), "c", "app.posts/1", "excluded", "default_storage_engine is MEMORY")
+	if found := strings.Join(w.findings(c), "\n"); !strings.Contains(found, "broken: default_storage_engine is MEMORY") {
+		t.Errorf("check does not tell the default engine: %s", found)
+	}
+	w.must(c.Exec(w.ctx, "SET GLOBAL default_storage_engine=DEFAULT"))
+	w.yes(p, "c", "app.posts/1")
 }
 
 // TestBinlogSettings: how the primary writes its binlog may change under the
