@@ -132,6 +132,9 @@ func (o *Options) validate() error {
 	if o.HTTPAddr == "" && o.RESPAddr == "" {
 		errs = append(errs, errors.New("neither an HTTP nor a RESP address is given"))
 	}
+	if o.Auth == nil && o.TLS != nil && o.TLS.ClientAuth == tls.VerifyClientCertIfGiven {
+		errs = append(errs, errors.New("client certificates are looked at, and without auth nobody needs one"))
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -141,8 +144,10 @@ func (o *Options) validate() error {
 	return errors.Join(append(errs, o.Limits.validate())...)
 }
 
-// LoadTLS reads the certificate of a listener. With a clientCA, callers must
-// show a certificate signed by it (mTLS); [Auth] then gives it its roles.
+// LoadTLS reads the certificate of a listener. With a clientCA, callers may show
+// a certificate signed by it (mTLS), which [Auth] gives its roles; one that shows
+// another gets no connection, one that shows none needs a token. [Open] refuses it
+// without Auth: nobody would be asked for anything.
 func LoadTLS(certFile, keyFile, clientCA string) (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
@@ -160,7 +165,7 @@ func LoadTLS(certFile, keyFile, clientCA string) (*tls.Config, error) {
 	if !c.ClientCAs.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("load client CA %s: it holds no certificate", clientCA)
 	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
+	c.ClientAuth = tls.VerifyClientCertIfGiven
 	return c, nil
 }
 
