@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidegate/binlog"
-	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/daemon"
 )
 
@@ -50,7 +49,11 @@ nothing. The exit code is 1 when a server can not be used as it is.`,
 			if err != nil {
 				return err
 			}
-			findings, err := inspectAll(cmd.Context(), cfg)
+			servers, err := daemon.ServerConfigs(cfg, nil)
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", file, err))
+			}
+			findings, err := inspectAll(cmd.Context(), servers, cfg.Keys)
 			if err != nil {
 				return err
 			}
@@ -64,11 +67,7 @@ nothing. The exit code is 1 when a server can not be used as it is.`,
 
 // inspectAll looks at each server by itself and then at all beside each other.
 // One that can't be reached is a finding, so that the others are seen too.
-func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error) {
-	servers, err := daemon.ServerConfigs(cfg, nil)
-	if err != nil {
-		return nil, err
-	}
+func inspectAll(ctx context.Context, servers []binlog.ServerConfig, keys map[string][]string) ([]checkFinding, error) {
 	var out []checkFinding
 	add := func(list []binlog.Finding) {
 		for _, f := range list {
@@ -80,7 +79,7 @@ func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error)
 	g.SetLimit(checkAtOnce)
 	for i := range servers {
 		g.Go(func() error {
-			found[i], errs[i] = inspect(ctx, &servers[i], cfg.Keys)
+			found[i], errs[i] = inspect(ctx, &servers[i], keys)
 			return nil
 		})
 	}

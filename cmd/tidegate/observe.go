@@ -43,7 +43,7 @@ known: soon after the start, that is whatever a lagging replica may lack.
 			if err := inRange(cmd, "seconds", seconds, 0, maxSeconds); err != nil {
 				return err
 			}
-			cfg, err := loadConfig(file)
+			cfg, err := loadFor(file, daemon.Parts{Tail: true, Serve: true})
 			if err != nil {
 				return err
 			}

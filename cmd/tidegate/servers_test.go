@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -216,11 +217,48 @@ func testTailAndServe(t *testing.T) {
 	if s := p.status(t, addr); s.Primary != "a" {
 		t.Errorf("status: %+v", s)
 	}
-	for name, r := range map[string]*running{"tail": tail, "serve": serve} {
+	secured := servesOverTLS(t, p)
+	for name, r := range map[string]*running{"tail": tail, "serve": serve, "serve over TLS": secured} {
 		if got := r.end(syscall.SIGTERM); got.code != exitOK || got.out != "" {
 			t.Errorf("%s: exit code %d, standard output %q\n%s", name, got.code, got.out, got.err)
 		}
 	}
+}
+
+// servesOverTLS starts a further serve, which knows its callers by certificates and
+// by tokens, and asks it as each of them.
+func servesOverTLS(t *testing.T, p onServers) *running {
+	t.Helper()
+	certs, err := testenv.NewCertificates(p.tmp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tls := fmt.Sprintf("resp: \"off\", tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", certs.CertFile, certs.KeyFile, certs.CAFile)
+	const token = "0123456789abcdef"
+	more := "auth: {clients: [{name: tidegate sandbox client, roles: [read]}], tokens: [{name: reader, token: \"" + token + "\", roles: [read]}]}\n"
+	file := p.place.file(t, "tls.yaml", strings.NewReplacer("resp: \"off\"}\n", tls, "/data\"", "/data-tls\"").Replace(string(text))+more)
+	r := p.start(t, "serve", "-c", file)
+	var addr string
+	r.until("it listens", func() bool {
+		if m := httpAddr.FindStringSubmatch(r.err.String()); m != nil {
+			addr = m[1]
+		}
+		return addr != ""
+	})
+	status := []string{"status", "--addr", addr, "--ca", certs.CAFile}
+	for _, as := range [][]string{{"--cert", certs.ClientCertFile, "--key", certs.ClientKey}, {"--token", token}} {
+		r.until("it is ready", func() bool {
+			return strings.HasPrefix(p.call(t, append(status, as...)...).want(t, exitOK).out, "router: ready; primary: a; ")
+		})
+	}
+	if r := p.call(t, status...).want(t, exitFound); !strings.Contains(r.err, "unauthorized: a bearer token or a client certificate is needed") {
+		t.Errorf("without either: %q", r.err)
+	}
+	return r
 }
 
 // observe counts reads that were stale, and reads of the primary without need.

@@ -174,10 +174,8 @@ func (l *loader) finish(c *Config) {
 	}
 	for i := range c.Auth.Tokens {
 		secret(fmt.Sprintf("auth.tokens[%d].token_file", i), c.Auth.Tokens[i].TokenFile, &c.Auth.Tokens[i].Token)
-		if c.Auth.Tokens[i].TokenFile != "" && c.Auth.Tokens[i].Token == "" {
-			add(fmt.Sprintf("auth.tokens[%d].token_file", i), "the token is empty")
-		}
 	}
+	c.checkTokens(add)
 }
 
 // value fills v from n; t are the tags of the field that v belongs to.
