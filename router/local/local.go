@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -102,6 +103,8 @@ type Local struct {
 	follower *cdc.Follower
 	ticks    *cdc.Ticks
 	news     news
+	// caught is set once an answer was given by an index that had caught up.
+	caught atomic.Bool
 
 	close sync.Once
 	err   error // of close
@@ -184,11 +187,47 @@ func (l *Local) Run(ctx context.Context) error {
 }
 
 // Serve answers whether req.Server may serve; see [router.Router.Serve].
-func (l *Local) Serve(req *router.Request, ans *router.Answer) error { return l.router.Serve(req, ans) }
+func (l *Local) Serve(req *router.Request, ans *router.Answer) error {
+	early, why := l.early()
+	err := l.router.Serve(req, ans)
+	if early && err == nil {
+		sayEarly(ans, why)
+	}
+	return err
+}
 
-// Route chooses a server; see [router.Router.Route].
+// Route chooses a server; see [router.Router.Route]. Until Run has caught up for
+// the first time the reason is catching_up where it would be no_primary.
 func (l *Local) Route(ctx context.Context, req *router.Request, ans *router.Answer) error {
-	return l.router.Route(ctx, req, ans)
+	early, why := l.early()
+	err := l.router.Route(ctx, req, ans)
+	if early && err == nil {
+		sayEarly(ans, why)
+	}
+	return err
+}
+
+// early tells that the index has not caught up since Open, and why not.
+func (l *Local) early() (bool, string) {
+	if l.caught.Load() {
+		return false, ""
+	}
+	ok, why := l.index.Snapshot().Ready()
+	if ok {
+		l.caught.Store(true)
+	}
+	return !ok, why
+}
+
+// sayEarly puts catching_up in place of reasons that state as a fact what is only
+// not known yet. What to do instead stays.
+func sayEarly(ans *router.Answer, why string) {
+	switch ans.Reason {
+	case router.ReasonUnknownServer, router.ReasonNoPrimary, router.ReasonBlind:
+		if !ans.Yes {
+			ans.Reason, ans.Detail = router.ReasonCatchingUp, why
+		}
+	}
 }
 
 // Router is the deciding part, for who serves it.
