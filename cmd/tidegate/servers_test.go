@@ -361,7 +361,15 @@ func testAccept(t *testing.T, a, c *testenv.Server) {
 	if got := accept("--table", "app.posts").want(t, exitFound); !strings.Contains(got.err, "nothing to accept") || got.out != "" {
 		t.Errorf("a table without fault: %q, %q", got.out, got.err)
 	}
+	executed, err := a.QueryString(testenvtest.Context(t, stepTimeout), "SELECT @@GLOBAL.gtid_executed")
+	if err != nil {
+		t.Fatal(err)
+	}
 	execSQL(t, a, "UPDATE app.posts SET v = v + 1 WHERE id = 1") // the stream knows the table by name
+	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) { return serves(t, addr, "c"), "c does not show the row" })
+	if got := accept("--gtids", strings.ReplaceAll(executed, "\n", "")).want(t, exitFound); !strings.Contains(got.err, "nothing to accept: nothing speaks against ") || got.out != "" {
+		t.Errorf("transactions without fault: %q, %q", got.out, got.err)
+	}
 	execSQL(t, c, "SET GLOBAL super_read_only = OFF", "INSERT INTO app.posts VALUES (1000, 1)", "SET GLOBAL super_read_only = ON")
 	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {
 		got := tainted()
