@@ -88,7 +88,7 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	if err := dec.Decode(&root); errors.Is(err, io.EOF) {
 		return nil, &Errors{file, []Problem{{Message: "the file is empty, or not written yet (tidegate config --example prints one to start from)"}}}
 	} else if err != nil {
-		return nil, &Errors{file, []Problem{{Message: "no YAML mapping: " + strings.TrimPrefix(err.Error(), "yaml: ")}}}
+		return nil, &Errors{file, []Problem{syntax(string(text), err)}}
 	}
 	if more := (&yaml.Node{}); dec.Decode(more) == nil {
 		l.add(more.Line, "", "a second document; one file is one configuration")
