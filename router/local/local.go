@@ -105,6 +105,7 @@ type Local struct {
 	news     news
 	// caught is set once an answer was given by an index that had caught up.
 	caught atomic.Bool
+	ended  atomic.Bool // Run was told to end
 
 	close sync.Once
 	err   error // of close
@@ -163,7 +164,7 @@ func (l *Local) open() error {
 	if err != nil {
 		return err
 	}
-	l.follower = cdc.NewFollower(l.conn, cdc.FollowerOptions{Sink: &sink{l.index, &l.news}})
+	l.follower = cdc.NewFollower(l.conn, cdc.FollowerOptions{Sink: &sink{l.index, &l.news, &l.ended}})
 	l.ticks = cdc.NewTicks(l.conn, cdc.TickOptions{Incarnation: io.Router, Interval: o.Tick, Clock: Clock, Sent: l.index.TickSent})
 	return nil
 }
@@ -175,7 +176,11 @@ func (l *Local) view() router.Snapshot { return l.index.Snapshot() }
 // that what is known is uncertain (the folder can not be written, the stream is
 // of a newer version): answers are no, and the process should restart.
 func (l *Local) Run(ctx context.Context) error {
-	g, gctx := errgroup.WithContext(ctx)
+	following, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	// The follower sees the end only once the sink knows of it.
+	defer context.AfterFunc(ctx, func() { l.ended.Store(true); end() })()
+	g, gctx := errgroup.WithContext(following)
 	g.Go(func() error { return l.follower.Run(gctx) })
 	g.Go(func() error { return l.ticks.Run(gctx) })
 	g.Go(func() error { return l.index.Run(gctx) })
