@@ -195,7 +195,7 @@ func testRun(t *testing.T) {
 		if got.out != "" {
 			t.Errorf("%v: standard output:\n%s", signal, got.out)
 		}
-		if signal != syscall.SIGKILL && got.code != exitOK {
+		if signal != syscall.SIGKILL && (got.code != exitOK || strings.Contains(got.err, "cut off from the stream")) {
 			t.Errorf("%v: exit code %d\n%s", signal, got.code, got.err)
 		}
 		if left := listing(t, p.tmp); left != "" {
@@ -211,23 +211,27 @@ func testRun(t *testing.T) {
 func testTailAndServe(t *testing.T) {
 	nats := testenvtest.NATS(t, testenv.NATSOptions{MaxFileStore: 8 << 30})
 	p := newOnServers(t, fmt.Sprintf("nats: {url: %q}\n", nats.URL()))
+	secured, askSecured := servesOverTLS(t, p)
+	secured.until("it says what it waits for", func() bool {
+		return strings.Contains(secured.err.String(), "waiting for a tailer to make the streams: start tidegate tail, or run, ")
+	})
 	tail := p.start(t, "tail", "-c", p.file)
 	tail.until("it writes", func() bool { return strings.Contains(tail.err.String(), "announced primary") })
 	serve, addr := p.serving(t, "serve")
 	if s := p.status(t, addr); s.Primary != "a" {
 		t.Errorf("status: %+v", s)
 	}
-	secured := servesOverTLS(t, p)
+	askSecured()
 	for name, r := range map[string]*running{"tail": tail, "serve": serve, "serve over TLS": secured} {
-		if got := r.end(syscall.SIGTERM); got.code != exitOK || got.out != "" {
+		if got := r.end(syscall.SIGTERM); got.code != exitOK || got.out != "" || strings.Contains(got.err, "cut off from the stream") {
 			t.Errorf("%s: exit code %d, standard output %q\n%s", name, got.code, got.out, got.err)
 		}
 	}
 }
 
 // servesOverTLS starts a further serve, which knows its callers by certificates and
-// by tokens, and asks it as each of them.
-func servesOverTLS(t *testing.T, p onServers) *running {
+// by tokens; ask asks it as each of them.
+func servesOverTLS(t *testing.T, p onServers) (r *running, ask func()) {
 	t.Helper()
 	certs, err := testenv.NewCertificates(p.tmp)
 	if err != nil {
@@ -241,24 +245,26 @@ func servesOverTLS(t *testing.T, p onServers) *running {
 	const token = "0123456789abcdef"
 	more := "auth: {clients: [{name: tidegate sandbox client, roles: [read]}], tokens: [{name: reader, token: \"" + token + "\", roles: [read]}]}\n"
 	file := p.place.file(t, "tls.yaml", strings.NewReplacer("resp: \"off\"}\n", tls, "/data\"", "/data-tls\"").Replace(string(text))+more)
-	r := p.start(t, "serve", "-c", file)
-	var addr string
-	r.until("it listens", func() bool {
-		if m := httpAddr.FindStringSubmatch(r.err.String()); m != nil {
-			addr = m[1]
-		}
-		return addr != ""
-	})
-	status := []string{"status", "--addr", addr, "--ca", certs.CAFile}
-	for _, as := range [][]string{{"--cert", certs.ClientCertFile, "--key", certs.ClientKey}, {"--token", token}} {
-		r.until("it is ready", func() bool {
-			return strings.HasPrefix(p.call(t, append(status, as...)...).want(t, exitOK).out, "router: ready; primary: a; ")
+	r = p.start(t, "serve", "-c", file)
+	return r, func() {
+		t.Helper()
+		var addr string
+		r.until("it listens", func() bool {
+			if m := httpAddr.FindStringSubmatch(r.err.String()); m != nil {
+				addr = m[1]
+			}
+			return addr != ""
 		})
+		status := []string{"status", "--addr", addr, "--ca", certs.CAFile}
+		for _, as := range [][]string{{"--cert", certs.ClientCertFile, "--key", certs.ClientKey}, {"--token", token}} {
+			r.until("it is ready", func() bool {
+				return strings.HasPrefix(p.call(t, append(status, as...)...).want(t, exitOK).out, "router: ready; primary: a; ")
+			})
+		}
+		if r := p.call(t, status...).want(t, exitFound); !strings.Contains(r.err, "unauthorized: a bearer token or a client certificate is needed") {
+			t.Errorf("without either: %q", r.err)
+		}
 	}
-	if r := p.call(t, status...).want(t, exitFound); !strings.Contains(r.err, "unauthorized: a bearer token or a client certificate is needed") {
-		t.Errorf("without either: %q", r.err)
-	}
-	return r
 }
 
 // observe counts reads that were stale, and reads of the primary without need.
@@ -385,5 +391,10 @@ func testAccept(t *testing.T, a, c *testenv.Server) {
 		got := tainted()
 		return got == "", "tainted: " + got
 	})
+	// The servers do not tell what was accepted.
+	if check := p.call(t, "check", "-c", p.file).want(t, exitOK); !strings.Contains(check.out, "c: warning: has executed ") ||
+		!strings.Contains(check.out, "What tidegate accept was given is not known here") {
+		t.Errorf("check after it was accepted:\n%s", check.out)
+	}
 	r.end(syscall.SIGTERM).want(t, exitOK)
 }
