@@ -97,11 +97,13 @@ func wrongFiles(t *testing.T, p place) (calls []wrongCall) {
 	}{
 		"listen": {
 			"listen: {http: \"127.0.0.1:0\", tls: {cert_file: nosuch.pem, key_file: nosuch.key, client_ca_file: nosuch-ca.pem}}\n" + auth,
-			[]string{"listen.tls: ", "nosuch.pem: no such file"}, "run config observe",
+			[]string{"listen.tls: ", "nosuch.pem: no such file"},
+			"run config observe",
 		},
 		"nats": {
 			"nats: {url: \"nats://127.0.0.1:1\", creds_file: nosuch.creds, tls: {enabled: true, ca_file: nosuch.pem}}\n",
-			[]string{"nats.tls: ca_file: ", "nosuch.pem: no such file", "\n  nats.creds_file: ", "nosuch.creds: no such file"}, "run config observe tail serve",
+			[]string{"nats.tls: ca_file: ", "nosuch.pem: no such file", "\n  nats.creds_file: ", "nosuch.creds: no such file"},
+			"run config observe tail serve",
 		},
 		"server": {
 			"", []string{"servers[0].tls: server a: ca_file nocert.pem holds no certificate"}, "run config observe check",
