@@ -81,7 +81,11 @@ func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON b
 			err = closeErr
 		}
 	}()
-	log.Info("taking reports", "url", "http://"+d.Server.HTTPAddr().String()+"/v1/observe")
+	scheme := "http://"
+	if cfg.Listen.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	log.Info("taking reports", "url", scheme+d.Server.HTTPAddr().String()+"/v1/observe")
 	// The last reads are judged while the program still follows the stream.
 	watchCtx, endWatch := context.WithCancel(ctx)
 	defer endWatch()

@@ -97,7 +97,7 @@ func wrongFiles(t *testing.T, p place) (calls []wrongCall) {
 	}{
 		"listen": {
 			"listen: {http: \"127.0.0.1:0\", tls: {cert_file: nosuch.pem, key_file: nosuch.key, client_ca_file: nosuch-ca.pem}}\n" + auth,
-			[]string{"listen.tls: ", "nosuch.pem: no such file"},
+			[]string{"listen.tls: ", "nosuch.pem: no such file", "nosuch-ca.pem: no such file"},
 			"run config observe",
 		},
 		"nats": {

@@ -323,6 +323,9 @@ func TestLoadTLSNamesWhatIsWrong(t *testing.T) {
 	if _, err := serve.LoadTLS("/nowhere", keyFile, ""); err == nil {
 		t.Error("accepted a missing certificate")
 	}
+	if _, err := serve.LoadTLS("/nowhere", keyFile, "/nowhere-else"); err == nil || !strings.Contains(err.Error(), "/nowhere:") || !strings.Contains(err.Error(), "/nowhere-else:") {
+		t.Errorf("two missing files: got %v", err)
+	}
 	if _, err := serve.LoadTLS(certFile, keyFile, keyFile); err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Errorf("a CA file without a certificate: got %v", err)
 	}

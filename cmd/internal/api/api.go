@@ -151,7 +151,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, out a
 			return fmt.Errorf("the router refuses: %s: %s", e.Error.Code, e.Error.Message)
 		}
 		if bytes.Contains(text, []byte("HTTP request to an HTTPS server")) { // of net/http
-			return fmt.Errorf("the router at %s has TLS: name it as https://...", c.base)
+			return fmt.Errorf("the router at %s has TLS: name it as https://HOST:PORT", c.base)
 		}
 		return fmt.Errorf("the router at %s answered %s", c.base, res.Status)
 	}
