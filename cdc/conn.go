@@ -451,6 +451,7 @@ var errNotYet = errors.New("does not exist yet")
 func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) error) error {
 	var pause backoff
 	var last error // the newest reason that says more than that ctx has ended
+	notYet := false
 	for {
 		err := c.bounded(ctx, fn)
 		if err == nil || ctx.Err() == nil && !isTransport(err) && !errors.Is(err, context.DeadlineExceeded) &&
@@ -467,7 +468,14 @@ func (c *Conn) retry(ctx context.Context, what string, fn func(context.Context) 
 		if failed := c.failure(); failed != nil {
 			return fmt.Errorf("%s: %w", what, failed)
 		}
-		if pause.attempts == 0 {
+		switch was := notYet; {
+		case errors.Is(err, errNotYet):
+			notYet = true
+			if !was {
+				c.log.Warn("waiting for a tailer to make the streams: start tidegate tail, or run, with this cluster and NATS; nothing is answered, and no port opened, until then",
+					"missing", err, "servers", c.servers())
+			}
+		case pause.attempts == 0:
 			c.log.Warn("waiting for NATS", "for", what, "error", err)
 		}
 		if !pause.wait(ctx) {

@@ -107,7 +107,7 @@ func (r *Router) routeOnce(q *question, ans *Answer) int {
 	case q.level == LevelStrong:
 		return r.toPrimary(q, verdict{reason: ReasonStrong}, ans)
 	}
-	best := verdict{reason: ReasonNoPrimary, detail: "no replica may be chosen: none is known, or each has weight 0 or is excluded by the caller"}
+	best := verdict{reason: ReasonPrimary, detail: "no replica may be chosen: none is known, or each has weight 0 or is excluded by the caller"}
 	for i := range q.snap.NumServers() {
 		if !r.candidate(q, i) {
 			continue

@@ -47,7 +47,7 @@ func TestRouteTargets(t *testing.T) {
 		{"a transaction", nil, "app.posts/42 intx=", "a yes primary"},
 		{"strong", nil, "level=strong", "a yes strong"},
 		{"excluded by the caller", nil, "app.posts/41 exclude=b", "c yes applied"},
-		{"all replicas excluded", nil, "app.posts/41 exclude=b exclude=c", "a yes no_primary"},
+		{"all replicas excluded", nil, "app.posts/41 exclude=b exclude=c", "a yes primary"},
 		{"all excluded", nil, "app.posts/41 exclude=b exclude=c exclude=a", " no no_primary refuse"},
 		{"no primary, key", func(w *routertest.World) { w.HasPrimary = false }, "app.posts/42", " no no_primary refuse"},
 		{"no primary, eventual", func(w *routertest.World) { w.HasPrimary = false; w.Leases[1] = 0 }, "level=eventual", "c yes applied"},

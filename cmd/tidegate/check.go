@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"tidegate/binlog"
-	"tidegate/cmd/internal/config"
 	"tidegate/cmd/internal/daemon"
 )
 
@@ -42,7 +41,7 @@ func checkCommand() *cobra.Command {
 		Short: "Say what breaks a promise on each server, and the SQL that mends it",
 		Long: `Reads settings, privileges, replication and tables of every configured server
 and prints what breaks or weakens a promise, why, and what mends it. It changes
-nothing. The exit code is 1 when a server can not be used as it is.`,
+nothing, and asks no router: it does not know what was accepted. The exit code is 1 when a server can not be used as it is.`,
 		Example: `  tidegate check -c tidegate.yaml`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +49,11 @@ nothing. The exit code is 1 when a server can not be used as it is.`,
 			if err != nil {
 				return err
 			}
-			findings, err := inspectAll(cmd.Context(), cfg)
+			servers, err := daemon.ServerConfigs(cfg, nil)
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", file, err))
+			}
+			findings, err := inspectAll(cmd.Context(), servers, cfg.Keys)
 			if err != nil {
 				return err
 			}
@@ -64,11 +67,7 @@ nothing. The exit code is 1 when a server can not be used as it is.`,
 
 // inspectAll looks at each server by itself and then at all beside each other.
 // One that can't be reached is a finding, so that the others are seen too.
-func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error) {
-	servers, err := daemon.ServerConfigs(cfg, nil)
-	if err != nil {
-		return nil, err
-	}
+func inspectAll(ctx context.Context, servers []binlog.ServerConfig, keys map[string][]string) ([]checkFinding, error) {
 	var out []checkFinding
 	add := func(list []binlog.Finding) {
 		for _, f := range list {
@@ -80,7 +79,7 @@ func inspectAll(ctx context.Context, cfg *config.Config) ([]checkFinding, error)
 	g.SetLimit(checkAtOnce)
 	for i := range servers {
 		g.Go(func() error {
-			found[i], errs[i] = inspect(ctx, &servers[i], cfg.Keys)
+			found[i], errs[i] = inspect(ctx, &servers[i], keys)
 			return nil
 		})
 	}
@@ -141,6 +140,14 @@ func printPromises(w io.Writer, findings []checkFinding) {
 	}
 }
 
+// printAccepted tells why a finding that the operator has accepted comes again:
+// what was accepted is kept in the stream, and servers alone are asked here.
+func printAccepted(w io.Writer, findings []checkFinding) {
+	if slices.ContainsFunc(findings, func(f checkFinding) bool { return strings.Contains(f.Mend, "tidegate accept") }) {
+		fmt.Fprintln(w, "What tidegate accept was given is not known here, and is found again; tidegate status tells what still excludes a server.")
+	}
+}
+
 func printFindings(w io.Writer, findings []checkFinding, servers int, asJSON bool) error {
 	broken := 0
 	for _, f := range findings {
@@ -163,6 +170,7 @@ func printFindings(w io.Writer, findings []checkFinding, servers int, asJSON boo
 			}
 		}
 		printPromises(w, findings)
+		printAccepted(w, findings)
 		fmt.Fprintf(w, "%d server(s), %d finding(s), %d of them broken\n", servers, len(findings), broken)
 	}
 	if broken > 0 {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tidegate/cmd/internal/config"
+	"tidegate/cmd/internal/daemon"
 )
 
 func configCommand() *cobra.Command {
@@ -15,8 +16,9 @@ func configCommand() *cobra.Command {
 		Use:   "config (--example | --reference | -c FILE)",
 		Short: "Print an example configuration or the reference, or check a file",
 		Long: `Prints a configuration to start from, or every key with its form, default and
-bounds, or says everything that is wrong with a file, by line. No server is
-asked: that is what check does.`,
+bounds, or says everything that is wrong with a file, by line, and with the files
+that it names: all that run would refuse. No server is asked: that is what check
+does.`,
 		Example: `  tidegate config --example > tidegate.yaml
   tidegate config -c tidegate.yaml`,
 		Args: noArguments,
@@ -31,7 +33,7 @@ asked: that is what check does.`,
 			case reference:
 				fmt.Fprint(out, config.Reference())
 			default:
-				cfg, err := loadConfig(file)
+				cfg, err := loadFor(file, daemon.Parts{Tail: true, Serve: true})
 				if err != nil {
 					return err
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tidegate/cmd/internal/config"
+	"tidegate/cmd/internal/daemon"
 )
 
 // What the program ends with. 2 is also what a crash of the Go runtime ends
@@ -128,4 +129,17 @@ func loadConfig(file string) (*config.Config, error) {
 	}
 	cfg, err := config.Load(file, os.LookupEnv)
 	return cfg, usage(err)
+}
+
+// loadFor is loadConfig for who runs these parts: the files that the
+// configuration names are there and fit, too.
+func loadFor(file string, parts daemon.Parts) (*config.Config, error) {
+	cfg, err := loadConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := daemon.Check(cfg, parts); err != nil {
+		return nil, usagef("%s: %s", file, strings.ReplaceAll(err.Error(), "\n", "\n  ")) // a line for each problem
+	}
+	return cfg, nil
 }

@@ -1,9 +1,3 @@
-// Command tidegate tells applications whether a MySQL replica already shows
-// what a reader must see.
-//
-// This file names the commands; each has a file of its own. The main path is
-// run.go -> cmd/internal/tailing (binlog to stream) and router/local (stream to
-// answers).
 package main
 
 import (

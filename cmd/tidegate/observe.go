@@ -43,7 +43,7 @@ known: soon after the start, that is whatever a lagging replica may lack.
 			if err := inRange(cmd, "seconds", seconds, 0, maxSeconds); err != nil {
 				return err
 			}
-			cfg, err := loadConfig(file)
+			cfg, err := loadFor(file, daemon.Parts{Tail: true, Serve: true})
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,11 @@ func runObserve(ctx context.Context, out io.Writer, cfg *config.Config, asJSON b
 			err = closeErr
 		}
 	}()
-	log.Info("taking reports", "url", "http://"+d.Server.HTTPAddr().String()+"/v1/observe")
+	scheme := "http://"
+	if cfg.Listen.TLS.CertFile != "" {
+		scheme = "https://"
+	}
+	log.Info("taking reports", "url", scheme+d.Server.HTTPAddr().String()+"/v1/observe")
 	// The last reads are judged while the program still follows the stream.
 	watchCtx, endWatch := context.WithCancel(ctx)
 	defer endWatch()

@@ -21,12 +21,9 @@ func daemonCommand(use, short, long, example string, parts daemon.Parts) *cobra.
 	c := &cobra.Command{
 		Use: use, Short: short, Long: long, Example: example, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(file)
+			cfg, err := loadFor(file, parts)
 			if err != nil {
 				return err
-			}
-			if err := daemon.Check(cfg, parts); err != nil {
-				return usage(fmt.Errorf("%s: %w", file, err))
 			}
 			return runDaemon(cmd.Context(), cfg, parts)
 		},

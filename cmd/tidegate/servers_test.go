@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -194,7 +195,7 @@ func testRun(t *testing.T) {
 		if got.out != "" {
 			t.Errorf("%v: standard output:\n%s", signal, got.out)
 		}
-		if signal != syscall.SIGKILL && got.code != exitOK {
+		if signal != syscall.SIGKILL && (got.code != exitOK || strings.Contains(got.err, "cut off from the stream")) {
 			t.Errorf("%v: exit code %d\n%s", signal, got.code, got.err)
 		}
 		if left := listing(t, p.tmp); left != "" {
@@ -210,15 +211,58 @@ func testRun(t *testing.T) {
 func testTailAndServe(t *testing.T) {
 	nats := testenvtest.NATS(t, testenv.NATSOptions{MaxFileStore: 8 << 30})
 	p := newOnServers(t, fmt.Sprintf("nats: {url: %q}\n", nats.URL()))
+	secured, askSecured := servesOverTLS(t, p)
+	secured.until("it says what it waits for", func() bool {
+		return strings.Contains(secured.err.String(), "waiting for a tailer to make the streams: start tidegate tail, or run, ")
+	})
 	tail := p.start(t, "tail", "-c", p.file)
 	tail.until("it writes", func() bool { return strings.Contains(tail.err.String(), "announced primary") })
 	serve, addr := p.serving(t, "serve")
 	if s := p.status(t, addr); s.Primary != "a" {
 		t.Errorf("status: %+v", s)
 	}
-	for name, r := range map[string]*running{"tail": tail, "serve": serve} {
-		if got := r.end(syscall.SIGTERM); got.code != exitOK || got.out != "" {
+	askSecured()
+	for name, r := range map[string]*running{"tail": tail, "serve": serve, "serve over TLS": secured} {
+		if got := r.end(syscall.SIGTERM); got.code != exitOK || got.out != "" || strings.Contains(got.err, "cut off from the stream") {
 			t.Errorf("%s: exit code %d, standard output %q\n%s", name, got.code, got.out, got.err)
+		}
+	}
+}
+
+// servesOverTLS starts a further serve, which knows its callers by certificates and
+// by tokens; ask asks it as each of them.
+func servesOverTLS(t *testing.T, p onServers) (r *running, ask func()) {
+	t.Helper()
+	certs, err := testenv.NewCertificates(p.tmp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tls := fmt.Sprintf("resp: \"off\", tls: {cert_file: %q, key_file: %q, client_ca_file: %q}}\n", certs.CertFile, certs.KeyFile, certs.CAFile)
+	const token = "0123456789abcdef"
+	more := "auth: {clients: [{name: tidegate sandbox client, roles: [read]}], tokens: [{name: reader, token: \"" + token + "\", roles: [read]}]}\n"
+	file := p.place.file(t, "tls.yaml", strings.NewReplacer("resp: \"off\"}\n", tls, "/data\"", "/data-tls\"").Replace(string(text))+more)
+	r = p.start(t, "serve", "-c", file)
+	return r, func() {
+		t.Helper()
+		var addr string
+		r.until("it listens", func() bool {
+			if m := httpAddr.FindStringSubmatch(r.err.String()); m != nil {
+				addr = m[1]
+			}
+			return addr != ""
+		})
+		status := []string{"status", "--addr", addr, "--ca", certs.CAFile}
+		for _, as := range [][]string{{"--cert", certs.ClientCertFile, "--key", certs.ClientKey}, {"--token", token}} {
+			r.until("it is ready", func() bool {
+				return strings.HasPrefix(p.call(t, append(status, as...)...).want(t, exitOK).out, "router: ready; primary: a; ")
+			})
+		}
+		if r := p.call(t, status...).want(t, exitFound); !strings.Contains(r.err, "unauthorized: a bearer token or a client certificate is needed") {
+			t.Errorf("without either: %q", r.err)
 		}
 	}
 }
@@ -323,7 +367,15 @@ func testAccept(t *testing.T, a, c *testenv.Server) {
 	if got := accept("--table", "app.posts").want(t, exitFound); !strings.Contains(got.err, "nothing to accept") || got.out != "" {
 		t.Errorf("a table without fault: %q, %q", got.out, got.err)
 	}
+	executed, err := a.QueryString(testenvtest.Context(t, stepTimeout), "SELECT @@GLOBAL.gtid_executed")
+	if err != nil {
+		t.Fatal(err)
+	}
 	execSQL(t, a, "UPDATE app.posts SET v = v + 1 WHERE id = 1") // the stream knows the table by name
+	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) { return serves(t, addr, "c"), "c does not show the row" })
+	if got := accept("--gtids", strings.ReplaceAll(executed, "\n", "")).want(t, exitFound); !strings.Contains(got.err, "nothing to accept: nothing speaks against ") || got.out != "" {
+		t.Errorf("transactions without fault: %q, %q", got.out, got.err)
+	}
 	execSQL(t, c, "SET GLOBAL super_read_only = OFF", "INSERT INTO app.posts VALUES (1000, 1)", "SET GLOBAL super_read_only = ON")
 	testenvtest.WaitUntil(t, stepTimeout, func() (bool, string) {
 		got := tainted()
@@ -339,5 +391,10 @@ func testAccept(t *testing.T, a, c *testenv.Server) {
 		got := tainted()
 		return got == "", "tainted: " + got
 	})
+	// The servers do not tell what was accepted.
+	if check := p.call(t, "check", "-c", p.file).want(t, exitOK); !strings.Contains(check.out, "c: warning: has executed ") ||
+		!strings.Contains(check.out, "What tidegate accept was given is not known here") {
+		t.Errorf("check after it was accepted:\n%s", check.out)
+	}
 	r.end(syscall.SIGTERM).want(t, exitOK)
 }

@@ -14,13 +14,16 @@ import (
 )
 
 // routerFlags say which router a command asks.
-type routerFlags struct{ file, addr, token string }
+type routerFlags struct{ file, addr, token, ca, cert, key string }
 
 func (f *routerFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.file, "config", "c", "tidegate.yaml", "configuration `FILE`: the router is asked at its listen.http")
 	c.Flags().StringVar(&f.addr, "addr", "", "`HOST:PORT` or URL of a router, instead of the configuration's")
 	// Not the flag's default value: --help prints those.
 	c.Flags().StringVar(&f.token, "token", "", "bearer `TOKEN`; default: $TIDEGATE_TOKEN, which other users do not see")
+	c.Flags().StringVar(&f.ca, "ca", "", "PEM `FILE` of the authorities whose certificate of the router is trusted; default: the system's")
+	c.Flags().StringVar(&f.cert, "cert", "", "PEM `FILE` of a client certificate, in place of a token; default: none")
+	c.Flags().StringVar(&f.key, "key", "", "PEM `FILE` of the key of --cert, required with it")
 }
 
 func (f *routerFlags) client(c *cobra.Command) (*api.Client, error) {
@@ -31,6 +34,9 @@ func (f *routerFlags) client(c *cobra.Command) (*api.Client, error) {
 	if token == "" {
 		token = os.Getenv("TIDEGATE_TOKEN")
 	}
+	if (f.cert == "") != (f.key == "") {
+		return nil, usagef("%s: --cert and --key go together", c.CommandPath())
+	}
 	if addr == "" {
 		cfg, err := loadConfig(f.file)
 		if err != nil {
@@ -39,11 +45,13 @@ func (f *routerFlags) client(c *cobra.Command) (*api.Client, error) {
 		if addr = cfg.Listen.HTTP; addr == "off" {
 			return nil, usagef("%s has listen.http off: name a router by --addr", f.file)
 		}
+		scheme := "http://"
 		if cfg.Listen.TLS.CertFile != "" {
-			addr = "https://" + addr
+			scheme = "https://"
 		}
+		addr = scheme + addr
 	}
-	client, err := api.New(addr, token)
+	client, err := api.New(api.Options{Addr: addr, Token: token, CAFile: f.ca, CertFile: f.cert, KeyFile: f.key})
 	return client, usage(err)
 }
 

@@ -3,6 +3,7 @@ package main_test
 import (
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"tidegate/router/serve"
+	"tidegate/testenv"
 )
 
 const good = `cluster: shop
@@ -81,6 +85,46 @@ func wrongOfEach(p place) (calls []wrongCall) {
 	return calls
 }
 
+// wrongFiles are the calls with a configuration whose own words are right, and
+// which names files that are not. What run refuses config does not call ok.
+func wrongFiles(t *testing.T, p place) (calls []wrongCall) {
+	t.Helper()
+	const auth = "auth: {clients: [{name: x, roles: [read]}]}\n"
+	for name, c := range map[string]struct {
+		text     string
+		says     []string
+		commands string
+	}{
+		"listen": {
+			"listen: {http: \"127.0.0.1:0\", tls: {cert_file: nosuch.pem, key_file: nosuch.key, client_ca_file: nosuch-ca.pem}}\n" + auth,
+			[]string{"listen.tls: ", "nosuch.pem: no such file", "nosuch-ca.pem: no such file"},
+			"run config observe",
+		},
+		"nats": {
+			"nats: {url: \"nats://127.0.0.1:1\", creds_file: nosuch.creds, tls: {enabled: true, ca_file: nosuch.pem}}\n",
+			[]string{"nats.tls: ca_file: ", "nosuch.pem: no such file", "\n  nats.creds_file: ", "nosuch.creds: no such file"},
+			"run config observe tail serve",
+		},
+		"server": {
+			"", []string{"servers[0].tls: server a: ca_file nocert.pem holds no certificate"}, "run config observe check",
+		},
+	} {
+		base := strings.ReplaceAll(good, "DIR", filepath.Join(p.dir, "made"))
+		if strings.HasPrefix(c.text, "listen:") {
+			base = strings.Replace(base, "listen: {http: \"127.0.0.1:0\", resp: \"off\"}\n", "", 1)
+		}
+		if name == "server" {
+			base = strings.Replace(base, "\"127.0.0.1:1\"}", "\"127.0.0.1:1\", tls: {enabled: true, ca_file: nocert.pem}}", 1)
+			p.file(t, "nocert.pem", "none\n")
+		}
+		file := p.file(t, "wrong-"+name+".yaml", base+c.text)
+		for command := range strings.FieldsSeq(c.commands) {
+			calls = append(calls, wrongCall{command + " -c " + file, append([]string{file + ": "}, c.says...)})
+		}
+	}
+	return calls
+}
+
 // A call that can't work says why on standard error, in one message, prints
 // nothing on standard output, ends with 2, and has begun nothing: no server, no
 // file.
@@ -131,6 +175,10 @@ func TestWrongCalls(t *testing.T) {
 		{"accept --server a --restart --addr 127.0.0.1:1 -c " + ok, []string{"--config and --addr"}},
 		{"status --addr :::", []string{`:::" is no host:port`}},
 		{"status --addr ftp://x", []string{`"ftp://x"`}},
+		{"status --cert x --addr 127.0.0.1:1", []string{"--cert and --key go together"}},
+		{"status --ca nosuch.pem --addr 127.0.0.1:1", []string{"nosuch.pem", "no such file"}},
+		{"status --ca " + ok + " --addr 127.0.0.1:1", []string{"good.yaml holds no certificate"}},
+		{"accept --server a --restart --cert nosuch.pem --key nosuch.pem --addr 127.0.0.1:1", []string{"nosuch.pem"}},
 		{"accept", []string{"--server is required"}},
 		{"accept --server a", []string{"exactly one of --table, --gtids, --copy, --restart; 0 are given"}},
 		{"accept --server a --table app.t --restart", []string{"2 are given"}},
@@ -142,6 +190,7 @@ func TestWrongCalls(t *testing.T) {
 	withNATS := p.file(t, "nats.yaml", good+"nats: {url: \"nats://127.0.0.1:1\"}\n")
 	calls = append(calls, wrongCall{"tail --server nosuch -c " + withNATS, []string{`no server "nosuch"`, "[a]"}})
 	calls = append(calls, wrongOfEach(p)...)
+	calls = append(calls, wrongFiles(t, p)...)
 	before := listing(t, p.dir)
 	for _, c := range calls {
 		t.Run(c.args, func(t *testing.T) { c.made(t, p) })
@@ -223,6 +272,49 @@ func TestStatusOfARouterThatIsNotReady(t *testing.T) {
 	r := newPlace(t).call(t, "status", "--addr", router.URL).want(t, exitOK)
 	if want := "router: not ready: blind: cut off from the stream; "; !strings.HasPrefix(r.out, want) {
 		t.Errorf("got %q, want %q first", r.out, want)
+	}
+}
+
+// The commands that ask a router do so over TLS as its configuration and their
+// flags say, with a client certificate where one is given, and tell what is amiss.
+func TestStatusOverTLS(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	certs, err := testenv.NewCertificates(p.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		who := "nobody"
+		if len(r.TLS.VerifiedChains) > 0 {
+			who = r.TLS.PeerCertificates[0].Subject.CommonName
+		}
+		_, _ = fmt.Fprintf(w, `{"ready":false,"reason":"blind","detail":%q,"servers":[]}`, who+" "+r.Header.Get("Authorization"))
+	}))
+	router.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if router.TLS, err = serve.LoadTLS(certs.CertFile, certs.KeyFile, certs.CAFile); err != nil {
+		t.Fatal(err)
+	}
+	router.StartTLS()
+	defer router.Close()
+	addr := router.Listener.Addr().String()
+	text := fmt.Sprintf("listen: {http: %q, resp: \"off\", tls: {cert_file: %q, key_file: %q}}\n", addr, certs.CertFile, certs.KeyFile)
+	file := p.file(t, "tls.yaml", strings.Replace(good, "listen: {http: \"127.0.0.1:0\", resp: \"off\"}\n", text, 1))
+	shown := " --cert " + certs.ClientCertFile + " --key " + certs.ClientKey
+	for args, want := range map[string]string{
+		"-c " + file + " --ca " + certs.CAFile + " --token t": "blind: nobody Bearer t; ",
+		"-c " + file + " --ca " + certs.CAFile + shown:        "blind: tidegate sandbox client ; ",
+		"--addr " + addr + " --ca " + certs.CAFile + shown:    "blind: tidegate sandbox client ; ",
+		"--addr https://" + addr + " --ca " + certs.CAFile:    "blind: nobody ; ",
+		"-c " + file:     "by --ca",
+		"--addr " + addr: "has TLS: name it as https://",
+		"--addr http://" + addr + " --ca " + certs.CAFile:                            "without TLS",
+		"--addr https://0.0.0.0" + addr[len("127.0.0.1"):] + " --ca " + certs.CAFile: "name it by --addr as its certificate does",
+	} {
+		r := p.call(t, append([]string{"status"}, strings.Fields(args)...)...)
+		if !strings.Contains(r.out+r.err, want) {
+			t.Errorf("%s: exit code %d, got %q, %q; want %q", args, r.code, r.out, r.err, want)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -102,6 +103,9 @@ type Local struct {
 	follower *cdc.Follower
 	ticks    *cdc.Ticks
 	news     news
+	// caught is set once an answer was given by an index that had caught up.
+	caught atomic.Bool
+	ended  atomic.Bool // Run was told to end
 
 	close sync.Once
 	err   error // of close
@@ -160,7 +164,7 @@ func (l *Local) open() error {
 	if err != nil {
 		return err
 	}
-	l.follower = cdc.NewFollower(l.conn, cdc.FollowerOptions{Sink: &sink{l.index, &l.news}})
+	l.follower = cdc.NewFollower(l.conn, cdc.FollowerOptions{Sink: &sink{l.index, &l.news, &l.ended}})
 	l.ticks = cdc.NewTicks(l.conn, cdc.TickOptions{Incarnation: io.Router, Interval: o.Tick, Clock: Clock, Sent: l.index.TickSent})
 	return nil
 }
@@ -172,7 +176,11 @@ func (l *Local) view() router.Snapshot { return l.index.Snapshot() }
 // that what is known is uncertain (the folder can not be written, the stream is
 // of a newer version): answers are no, and the process should restart.
 func (l *Local) Run(ctx context.Context) error {
-	g, gctx := errgroup.WithContext(ctx)
+	following, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	// The follower sees the end only once the sink knows of it.
+	defer context.AfterFunc(ctx, func() { l.ended.Store(true); end() })()
+	g, gctx := errgroup.WithContext(following)
 	g.Go(func() error { return l.follower.Run(gctx) })
 	g.Go(func() error { return l.ticks.Run(gctx) })
 	g.Go(func() error { return l.index.Run(gctx) })
@@ -184,11 +192,47 @@ func (l *Local) Run(ctx context.Context) error {
 }
 
 // Serve answers whether req.Server may serve; see [router.Router.Serve].
-func (l *Local) Serve(req *router.Request, ans *router.Answer) error { return l.router.Serve(req, ans) }
+func (l *Local) Serve(req *router.Request, ans *router.Answer) error {
+	early, why := l.early()
+	err := l.router.Serve(req, ans)
+	if early && err == nil {
+		sayEarly(ans, why)
+	}
+	return err
+}
 
-// Route chooses a server; see [router.Router.Route].
+// Route chooses a server; see [router.Router.Route]. Until Run has caught up for
+// the first time the reason is catching_up where it would be no_primary.
 func (l *Local) Route(ctx context.Context, req *router.Request, ans *router.Answer) error {
-	return l.router.Route(ctx, req, ans)
+	early, why := l.early()
+	err := l.router.Route(ctx, req, ans)
+	if early && err == nil {
+		sayEarly(ans, why)
+	}
+	return err
+}
+
+// early tells that the index has not caught up since Open, and why not.
+func (l *Local) early() (bool, string) {
+	if l.caught.Load() {
+		return false, ""
+	}
+	ok, why := l.index.Snapshot().Ready()
+	if ok {
+		l.caught.Store(true)
+	}
+	return !ok, why
+}
+
+// sayEarly puts catching_up in place of reasons that state as a fact what is only
+// not known yet. What to do instead stays.
+func sayEarly(ans *router.Answer, why string) {
+	switch ans.Reason {
+	case router.ReasonUnknownServer, router.ReasonNoPrimary, router.ReasonBlind:
+		if !ans.Yes {
+			ans.Reason, ans.Detail = router.ReasonCatchingUp, why
+		}
+	}
 }
 
 // Router is the deciding part, for who serves it.

@@ -2,6 +2,7 @@ package local
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"tidegate/cdc"
 	"tidegate/cdc/event"
@@ -44,6 +45,9 @@ func (n *news) tell() {
 type sink struct {
 	*index.Index
 	news *news
+	// ended is set when Run is told to end: that the follower ends then is no cut.
+	// What is known grows too old by itself.
+	ended *atomic.Bool
 }
 
 func (s *sink) Start(cp *event.Checkpoint, seq uint64, h event.Header, v event.Version) error {
@@ -62,6 +66,9 @@ func (s *sink) State(st *event.ServerState) error {
 }
 
 func (s *sink) CaughtUp(seq uint64, connected bool) {
+	if !connected && s.ended.Load() {
+		return
+	}
 	defer s.news.tell()
 	s.Index.CaughtUp(seq, connected)
 }

@@ -36,8 +36,8 @@ func ParseRole(name string) (Role, error) {
 	return 0, fmt.Errorf("unknown role %q (read, write-session, operate, rows)", name)
 }
 
-// minTokenBytes keeps tokens out of reach of guessing.
-const minTokenBytes = 16
+// MinTokenBytes keeps tokens out of reach of guessing.
+const MinTokenBytes = 16
 
 // Credential lets one caller in, by a token (Bearer, AUTH) or by the name in
 // its client certificate (subject CN or DNS name). Its printed form hides the
@@ -81,8 +81,8 @@ func NewAuth(creds []Credential) (*Auth, error) {
 		if c.Roles == 0 {
 			wrong("has no role")
 		}
-		if c.Token != "" && len(c.Token) < minTokenBytes {
-			wrong(fmt.Sprintf("its token is shorter than %d bytes", minTokenBytes))
+		if c.Token != "" && len(c.Token) < MinTokenBytes {
+			wrong(fmt.Sprintf("its token is shorter than %d bytes", MinTokenBytes))
 		}
 		known := &Credential{Name: c.Name, CertName: c.CertName, Roles: c.Roles}
 		if c.Token != "" {
@@ -133,14 +133,24 @@ func (a *Auth) allow(r *http.Request, need Role) *wireError {
 	if a == nil {
 		return nil
 	}
-	who := a.cert(r.TLS)
-	if h := r.Header["Authorization"]; who == nil && len(h) == 1 {
-		if scheme, token, _ := strings.Cut(h[0], " "); strings.EqualFold(scheme, "bearer") {
-			who = a.token(token)
+	who, why := a.cert(r.TLS), "a bearer token or a client certificate is needed"
+	switch h := r.Header["Authorization"]; {
+	case who != nil:
+	case len(h) == 0 || len(h) == 1 && h[0] == "":
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			why = "no caller is known by a name in this client certificate, and no bearer token is given"
+		}
+	default:
+		scheme, token, _ := strings.Cut(h[0], " ")
+		switch {
+		case len(h) > 1 || !strings.EqualFold(scheme, "bearer"):
+			why = "the header Authorization is wanted once, as Bearer and a token"
+		default:
+			who, why = a.token(token), "no caller is known by this bearer token"
 		}
 	}
 	if who == nil {
-		return fail(http.StatusUnauthorized, CodeUnauthorized, "", "a bearer token or a client certificate is needed")
+		return fail(http.StatusUnauthorized, CodeUnauthorized, "", why)
 	}
 	if who.Roles&need == 0 {
 		return fail(http.StatusForbidden, CodeForbidden, "", "this caller lacks the role for that")

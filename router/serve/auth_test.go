@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -73,18 +74,19 @@ func TestBearerAndRoles(t *testing.T) {
 	for _, c := range []struct {
 		header string
 		want   int
+		says   string // of the error
 	}{
-		{"", 401},
-		{"Bearer nonsense", 401},
-		{"Basic " + readToken, 401},
-		{"Bearer " + writeToken, 403},
-		{"Bearer " + readToken, 200},
-		{"bearer " + readToken, 200},
+		{"", 401, "is needed"},
+		{"Bearer nonsense", 401, "no caller is known by this bearer token"},
+		{"Basic " + readToken, 401, "is wanted once, as Bearer and a token"},
+		{"Bearer " + writeToken, 403, "lacks the role"},
+		{"Bearer " + readToken, 200, ""},
+		{"bearer " + readToken, 200, ""},
 	} {
 		for _, path := range []string{"/v1/serve?replica=b&level=eventual", "/v1/servers", "/v1/keys?key=app.posts/1", "/v1/servers/b/eligible"} {
 			status, h, body := s.do("GET", path, "", "Authorization", c.header)
-			if status != c.want {
-				t.Errorf("%q %s: got %d %s, want %d", c.header, path, status, body, c.want)
+			if status != c.want || !strings.Contains(body, c.says) {
+				t.Errorf("%q %s: got %d %s, want %d %s", c.header, path, status, body, c.want, c.says)
 			}
 			if status == 401 && h.Get("WWW-Authenticate") == "" {
 				t.Error("401 without WWW-Authenticate")
@@ -228,10 +230,10 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	s := start(t, routertest.Healthy(t), func(o *serve.Options, _ *router.Options) { o.Auth, o.TLS = testAuth(t), conf })
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
-	clientConf := func(name string) *tls.Config {
+	clientConf := func(by *authority, name string) *tls.Config {
 		c := &tls.Config{RootCAs: pool, ServerName: "router.example"}
 		if name != "" {
-			cf, kf := ca.issue(name)
+			cf, kf := by.issue(name)
 			pair, err := tls.LoadX509KeyPair(cf, kf)
 			if err != nil {
 				t.Fatal(err)
@@ -240,27 +242,78 @@ func TestTLSAndClientCertificates(t *testing.T) {
 		}
 		return c
 	}
+	other := newAuthority(t)
 	for _, c := range []struct {
-		name string
-		want int // 0: no connection
-	}{{"app.example", 200}, {"stranger.example", 401}, {"", 0}} {
-		tr := &http.Transport{TLSClientConfig: clientConf(c.name)}
-		client := &http.Client{Transport: tr}
-		res, err := client.Get(strings.Replace(s.url, "http:", "https:", 1) + "/v1/serve?replica=b&level=eventual")
-		got := 0
+		by          *authority
+		name, token string
+		want        int // 0: no connection
+		says        string
+	}{
+		{ca, "app.example", "", 200, ""},
+		{ca, "app.example", "nonsense", 200, ""}, // the certificate tells who it is
+		{ca, "stranger.example", "", 401, "no caller is known by a name in this client certificate"},
+		{ca, "stranger.example", readToken, 200, ""},
+		{ca, "", "", 401, "a bearer token or a client certificate is needed"},
+		{ca, "", "nonsense", 401, "no caller is known by this bearer token"},
+		{ca, "", writeToken, 403, ""},
+		{ca, "", readToken, 200, ""},
+		{other, "app.example", readToken, 0, ""},
+	} {
+		conf := clientConf(c.by, c.name)
+		if len(conf.Certificates) > 0 { // shown also where its authority is not asked for
+			conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &conf.Certificates[0], nil }
+		}
+		tr := &http.Transport{TLSClientConfig: conf}
+		req, err := http.NewRequest("GET", strings.Replace(s.url, "http:", "https:", 1)+"/v1/serve?replica=b&level=eventual", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.token != "" {
+			req.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		res, err := (&http.Client{Transport: tr}).Do(req)
+		got, body := 0, []byte{}
 		if err == nil {
 			got = res.StatusCode
+			body, _ = io.ReadAll(res.Body)
 			_ = res.Body.Close()
 		}
-		if got != c.want {
-			t.Errorf("certificate %q: got %d, %v; want %d", c.name, got, err, c.want)
+		if got != c.want || !strings.Contains(string(body), c.says) {
+			t.Errorf("certificate %q, token %q: got %d %s, %v; want %d %s", c.name, c.token, got, body, err, c.want, c.says)
 		}
 		tr.CloseIdleConnections()
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: s.resp, TLSConfig: clientConf("app.example")})
-	defer rdb.Close()
-	if got, err := rdb.Do(context.Background(), "SERVE", "b", "LEVEL", "eventual").Slice(); err != nil || got[0] != int64(1) {
-		t.Errorf("RESP over TLS with a certificate: got %v, %v", got, err)
+	for name, o := range map[string]*redis.Options{
+		"certificate": {TLSConfig: clientConf(ca, "app.example")},
+		"token":       {TLSConfig: clientConf(ca, ""), Password: readToken},
+	} {
+		o.Addr = s.resp
+		rdb := redis.NewClient(o)
+		if got, err := rdb.Do(context.Background(), "SERVE", "b", "LEVEL", "eventual").Slice(); err != nil || got[0] != int64(1) {
+			t.Errorf("RESP over TLS with a %s: got %v, %v", name, got, err)
+		}
+		_ = rdb.Close()
+	}
+}
+
+// A certificate that is only looked at keeps nobody out by itself.
+func TestClientCertificatesNeedAuth(t *testing.T) {
+	ca := newAuthority(t)
+	certFile, keyFile := ca.issue("router.example")
+	conf, err := serve.LoadTLS(certFile, keyFile, filepath.Join(ca.dir, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := router.New(router.Options{View: func() router.Snapshot { return routertest.Healthy(t) }, Clock: func() int64 { return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := serve.Open(context.Background(), serve.Options{Router: r, HTTPAddr: "127.0.0.1:0", TLS: conf})
+	if err == nil {
+		_ = s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "without auth") {
+		t.Errorf("got %v, want a refusal", err)
 	}
 }
 
@@ -269,6 +322,9 @@ func TestLoadTLSNamesWhatIsWrong(t *testing.T) {
 	certFile, keyFile := ca.issue("router.example")
 	if _, err := serve.LoadTLS("/nowhere", keyFile, ""); err == nil {
 		t.Error("accepted a missing certificate")
+	}
+	if _, err := serve.LoadTLS("/nowhere", keyFile, "/nowhere-else"); err == nil || !strings.Contains(err.Error(), "/nowhere:") || !strings.Contains(err.Error(), "/nowhere-else:") {
+		t.Errorf("two missing files: got %v", err)
 	}
 	if _, err := serve.LoadTLS(certFile, keyFile, keyFile); err == nil || !strings.Contains(err.Error(), "no certificate") {
 		t.Errorf("a CA file without a certificate: got %v", err)

@@ -132,6 +132,9 @@ func (o *Options) validate() error {
 	if o.HTTPAddr == "" && o.RESPAddr == "" {
 		errs = append(errs, errors.New("neither an HTTP nor a RESP address is given"))
 	}
+	if o.Auth == nil && o.TLS != nil && o.TLS.ClientAuth == tls.VerifyClientCertIfGiven {
+		errs = append(errs, errors.New("client certificates are looked at, and without auth nobody needs one"))
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -141,26 +144,30 @@ func (o *Options) validate() error {
 	return errors.Join(append(errs, o.Limits.validate())...)
 }
 
-// LoadTLS reads the certificate of a listener. With a clientCA, callers must
-// show a certificate signed by it (mTLS); [Auth] then gives it its roles.
+// LoadTLS reads the certificate of a listener. With a clientCA, callers may show
+// a certificate signed by it (mTLS), which [Auth] gives its roles; one that shows
+// another gets no connection, one that shows none needs a token. [Open] refuses it
+// without Auth: nobody would be asked for anything.
 func LoadTLS(certFile, keyFile, clientCA string) (*tls.Config, error) {
+	var errs []error
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("load certificate: %w", err)
+		errs = append(errs, fmt.Errorf("load certificate: %w", err))
 	}
 	c := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	if clientCA == "" {
-		return c, nil
+	if clientCA != "" {
+		c.ClientAuth, c.ClientCAs = tls.VerifyClientCertIfGiven, x509.NewCertPool()
+		pem, err := os.ReadFile(clientCA)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("load client CA: %w", err))
+		case !c.ClientCAs.AppendCertsFromPEM(pem):
+			errs = append(errs, fmt.Errorf("load client CA %s: it holds no certificate", clientCA))
+		}
 	}
-	pem, err := os.ReadFile(clientCA)
-	if err != nil {
-		return nil, fmt.Errorf("load client CA: %w", err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("load client CA %s: it holds no certificate", clientCA)
-	}
-	c.ClientAuth = tls.RequireAndVerifyClientCert
 	return c, nil
 }
 

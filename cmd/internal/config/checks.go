@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tidegate/router/serve"
 )
 
 // validName tells whether s can be part of stream names and metrics labels.
@@ -122,6 +124,7 @@ func (c *Config) checkNATS(add func(path, message string)) {
 
 // checkNATSURL says what is wrong with a list of NATS servers, or nothing.
 func checkNATSURL(list string) string {
+	websocket := map[bool]bool{}
 	for server := range strings.SplitSeq(list, ",") {
 		server = strings.TrimSpace(server)
 		if !strings.Contains(server, "://") {
@@ -134,6 +137,13 @@ func checkNATSURL(list string) string {
 		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
 			return fmt.Sprintf("%q: NATS is reached by nats, tls, ws or wss", server)
 		}
+		if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > 65535) {
+			return fmt.Sprintf("%q: the port must be a number from 1 to 65535", server)
+		}
+		websocket[strings.HasPrefix(u.Scheme, "ws")] = true
+	}
+	if len(websocket) > 1 {
+		return fmt.Sprintf("%q: servers that are reached by ws or wss, and others, do not go together", list)
 	}
 	return ""
 }
@@ -175,18 +185,24 @@ func (c *Config) checkListen(add func(path, message string)) {
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		add("listen.tls", "cert_file and key_file go together")
 	}
-	if t.ClientCAFile != "" && t.CertFile == "" {
+	switch {
+	case t.ClientCAFile == "":
+	case t.CertFile == "":
 		add("listen.tls.client_ca_file", "needs cert_file and key_file too")
+	case len(c.Auth.Clients) == 0:
+		add("listen.tls.client_ca_file", "is of no use without auth.clients, which say whose certificate may do what")
 	}
 }
 
 func (c *Config) checkAuth(add func(path, message string)) {
-	roles := func(at string, list []string) {
-		for _, r := range list {
-			switch r {
-			case "read", "write-session", "operate", "rows":
-			default:
-				add(at+".roles", fmt.Sprintf("%q is no role; roles are read, write-session, operate, rows", r))
+	const list = "roles are read, write-session, operate, rows"
+	roles := func(at string, names []string) {
+		if len(names) == 0 {
+			add(at+".roles", "is empty, and a caller without a role may do nothing; "+list)
+		}
+		for _, r := range names {
+			if _, err := serve.ParseRole(r); err != nil {
+				add(at+".roles", fmt.Sprintf("%q is no role; %s", r, list))
 			}
 		}
 	}
@@ -200,11 +216,40 @@ func (c *Config) checkAuth(add func(path, message string)) {
 			add(at+".token_file", "token is given too: name one of them")
 		}
 	}
+	names := map[string]int{}
 	for i, cl := range c.Auth.Clients {
-		roles(fmt.Sprintf("auth.clients[%d]", i), cl.Roles)
+		at := fmt.Sprintf("auth.clients[%d]", i)
+		roles(at, cl.Roles)
+		if j, dup := names[cl.Name]; dup && cl.Name != "" {
+			add(at+".name", fmt.Sprintf("%q is the name of auth.clients[%d] too", cl.Name, j))
+		}
+		names[cl.Name] = i
 	}
 	if len(c.Auth.Clients) > 0 && c.Listen.TLS.ClientCAFile == "" {
 		add("auth.clients", "needs listen.tls.client_ca_file")
+	}
+}
+
+// checkTokens looks at the tokens once those in files are read.
+func (c *Config) checkTokens(add func(path, message string)) {
+	first := map[Secret]int{}
+	for i, t := range c.Auth.Tokens {
+		at := fmt.Sprintf("auth.tokens[%d].token", i)
+		if t.TokenFile != "" {
+			at += "_file"
+		}
+		switch j, dup := first[t.Token]; {
+		case t.Token == "":
+			if t.TokenFile != "" {
+				add(at, "the token is empty")
+			}
+			continue
+		case len(t.Token) < serve.MinTokenBytes:
+			add(at, fmt.Sprintf("the token is shorter than %d bytes, and could be guessed", serve.MinTokenBytes))
+		case dup:
+			add(at, fmt.Sprintf("the token is that of auth.tokens[%d] too", j))
+		}
+		first[t.Token] = i
 	}
 }
 

@@ -91,13 +91,13 @@ type Listen struct {
 type ListenTLS struct {
 	CertFile     string `yaml:"cert_file" doc:"PEM file of the certificate; empty: no TLS"`
 	KeyFile      string `yaml:"key_file" doc:"PEM file of its key"`
-	ClientCAFile string `yaml:"client_ca_file" doc:"PEM file of authorities whose client certificates are accepted (mTLS)"`
+	ClientCAFile string `yaml:"client_ca_file" doc:"PEM file of authorities whose client certificates are accepted in place of a token (mTLS); auth.clients says whose may do what"`
 }
 
 // Auth lists who may ask.
 type Auth struct {
 	Tokens  []Token  `yaml:"tokens" doc:"bearer tokens (HTTP) and AUTH passwords (RESP)"`
-	Clients []Client `yaml:"clients" doc:"common names of client certificates (mTLS)"`
+	Clients []Client `yaml:"clients" doc:"names in client certificates (mTLS): who shows one needs no token"`
 }
 
 // Token is one bearer token.
@@ -110,7 +110,7 @@ type Token struct {
 
 // Client is one client certificate.
 type Client struct {
-	Name  string   `yaml:"name" doc:"common name of the certificate" required:"true"`
+	Name  string   `yaml:"name" doc:"common name, or a DNS name, of the certificate" required:"true"`
 	Roles []string `yaml:"roles" doc:"of read, write-session, operate, rows" required:"true"`
 }
 
@@ -165,6 +165,9 @@ type Log struct {
 func (c *Config) crossChecks(add func(path, message string)) {
 	if !validName(c.Cluster) && c.Cluster != "" {
 		add("cluster", fmt.Sprintf("%q may hold letters, digits, - and _ only, 64 at most", c.Cluster))
+	}
+	if c.DataDir == "" {
+		add("data_dir", "is empty; name a folder, or leave the key out for the default")
 	}
 	c.checkServers(add)
 	checkTLS("nats.tls", &c.NATS.TLS, add)

@@ -16,6 +16,9 @@ import (
 
 const small = "cluster: shop\nservers:\n  - {name: a, addr: \"127.0.0.1:3306\"}\n"
 
+// mTLS are listeners that look at client certificates.
+const mTLS = "listen: {tls: {cert_file: x, key_file: x, client_ca_file: x}}\n"
+
 func env(vars map[string]string) func(string) (string, bool) {
 	return func(k string) (string, bool) { v, ok := vars[k]; return v, ok }
 }
@@ -99,7 +102,11 @@ func TestOneProblemEach(t *testing.T) {
 		"empty file":            {"", "the file is empty, or not written yet"},
 		"comments alone":        {"# x\n", "the file is empty"},
 		"no mapping":            {"- 1\n", "keys are expected"},
-		"broken yaml":           {"a: [", "no YAML mapping"},
+		"broken yaml":           {"a: [", "line 1: no YAML mapping: did not find expected node content"},
+		"broken below":          {"# x\ncluster: x\n  y: [1\n", "line 3: no YAML mapping: mapping values are not allowed"},
+		"bracket not closed":    {"cluster: x\nservers:\n  - {name: a, addr: \"h:1\"\nkeys: {}\n", "line 3: no YAML mapping: did not find expected ',' or '}'"},
+		"variable bare":         {"cluster: ${C}\n# {\"${X}\": ${Y}\nservers:\n  - {name: a, addr: \"h:1\", password: \"${A}'\\\"\"}\n  - {name: b, addr: \"h:2\",\n     password: x${PW}}\n", `line 6: within { } or [ ] a variable needs quotes: "${PW}"`},
+		"variable in a list":    {"a: [${A}]\n", `line 1: within { } or [ ] a variable needs quotes: "${A}"`},
 		"two documents":         {small + "---\n" + small, "second document"},
 		"named twice":           {small + "cluster: x\n", "named twice"},
 		"no servers":            {"cluster: x\nservers: []\n", "at least one server"},
@@ -107,6 +114,14 @@ func TestOneProblemEach(t *testing.T) {
 		"unfinished variable":   {"cluster: \"${X\"\nservers: [{name: a, addr: \"h:1\"}]\n", "${ without a name"},
 		"role unknown":          {small + "auth: {tokens: [{name: x, token: y, roles: [admin]}]}\n", "\"admin\" is no role"},
 		"token missing":         {small + "auth: {tokens: [{name: x, roles: [read]}]}\n", "token or token_file"},
+		"no role":               {small + "auth: {tokens: [{name: x, token: 0123456789abcdef, roles: []}]}\n", "line 4: auth.tokens[0].roles: is empty"},
+		"token too short":       {small + "auth: {tokens: [{name: x, token: 0123456789abcde, roles: [read]}]}\n", "line 4: auth.tokens[0].token: the token is shorter than 16 bytes"},
+		"token of two":          {small + "auth:\n  tokens:\n    - {name: x, token: 0123456789abcdef, roles: [read]}\n    - {name: y, token: 0123456789abcdef, roles: [read]}\n", "line 7: auth.tokens[1].token: the token is that of auth.tokens[0] too"},
+		"client's role":         {small + mTLS + "auth: {clients: [{name: x, roles: []}]}\n", "auth.clients[0].roles: is empty"},
+		"client named twice":    {small + mTLS + "auth: {clients: [{name: x, roles: [read]}, {name: x, roles: [read]}]}\n", "auth.clients[1].name: \"x\" is the name of auth.clients[0] too"},
+		"CA without clients":    {small + mTLS + "auth: {tokens: [{name: x, token: 0123456789abcdef, roles: [read]}]}\n", "listen.tls.client_ca_file: is of no use without auth.clients"},
+		"clients without CA":    {small + "auth: {clients: [{name: x, roles: [read]}]}\n", "needs listen.tls.client_ca_file"},
+		"no data_dir":           {small + "data_dir: \"\"\n", "line 4: data_dir: is empty"},
 		"secret file missing":   {small + "auth: {tokens: [{name: x, token_file: /nonexistent/t, roles: [read]}]}\n", "read secret"},
 		"two replicas":          {small + "nats: {url: \"nats://n:1\", replicas: 2}\n", "must be 1 or 3"},
 		"five replicas":         {small + "nats: {url: \"nats://n:1\", replicas: 5}\n", "nats.replicas: "},
@@ -130,6 +145,9 @@ func TestOneProblemEach(t *testing.T) {
 		"NATS without host":     {small + "nats: {url: \"nats://\"}\n", "no nats://HOST:PORT"},
 		"NATS by words":         {small + "nats: {url: \"not a url\"}\n", "no nats://HOST:PORT"},
 		"NATS, one of two":      {small + "nats: {url: \"nats://a:4222,\"}\n", "no nats://HOST:PORT"},
+		"NATS's port":           {small + "nats: {url: \"nats://a:65536\"}\n", "a number from 1 to 65535"},
+		"NATS, no port":         {small + "nats: {url: \"nats://a:port\"}\n", "no nats://HOST:PORT"},
+		"NATS and WebSocket":    {small + "nats: {url: \"nats://a:4222,ws://a:80\"}\n", "do not go together"},
 		"NATS over HTTP":        {small + "nats: {url: \"http://a:4222\"}\n", "nats, tls, ws or wss"},
 		"TLS to NATS":           {small + "nats: {url: \"nats://h:1\", tls: {ca_file: x}}\n", "in the clear"},
 		"size wrong":            {small + "nats: {max_bytes: 3 elephants}\n", "a size such as"},

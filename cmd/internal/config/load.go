@@ -88,7 +88,7 @@ func Parse(file string, text []byte, getenv func(string) (string, bool)) (*Confi
 	if err := dec.Decode(&root); errors.Is(err, io.EOF) {
 		return nil, &Errors{file, []Problem{{Message: "the file is empty, or not written yet (tidegate config --example prints one to start from)"}}}
 	} else if err != nil {
-		return nil, &Errors{file, []Problem{{Message: "no YAML mapping: " + strings.TrimPrefix(err.Error(), "yaml: ")}}}
+		return nil, &Errors{file, []Problem{syntax(string(text), err)}}
 	}
 	if more := (&yaml.Node{}); dec.Decode(more) == nil {
 		l.add(more.Line, "", "a second document; one file is one configuration")
@@ -174,10 +174,8 @@ func (l *loader) finish(c *Config) {
 	}
 	for i := range c.Auth.Tokens {
 		secret(fmt.Sprintf("auth.tokens[%d].token_file", i), c.Auth.Tokens[i].TokenFile, &c.Auth.Tokens[i].Token)
-		if c.Auth.Tokens[i].TokenFile != "" && c.Auth.Tokens[i].Token == "" {
-			add(fmt.Sprintf("auth.tokens[%d].token_file", i), "the token is empty")
-		}
 	}
+	c.checkTokens(add)
 }
 
 // value fills v from n; t are the tags of the field that v belongs to.

@@ -19,6 +19,11 @@ import (
 // set, epoch and executed set go with it, so that nothing later is accepted by
 // it (rules §1, "accepted").
 func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
+	return accept(ctx, conn, a, func(*event.ServerState) gtid.Set { return gtid.Set{} })
+}
+
+// accept is Accept; shown tells what the server is proven to show of the stream.
+func accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance, shown func(*event.ServerState) gtid.Set) error {
 	state, err := conn.LastState(ctx, a.Server)
 	if err != nil {
 		return fmt.Errorf("accept for %s: %w", a.Server, err)
@@ -26,7 +31,11 @@ func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
 	if state == nil {
 		return fmt.Errorf("accept for %s: %w", a.Server, serve.ErrUnknownServer)
 	}
-	if err := acceptable(state, a); err != nil {
+	given, err := conn.Accepted(ctx)
+	if err != nil {
+		return fmt.Errorf("accept for %s: %w", a.Server, err)
+	}
+	if err := acceptable(state, a, shown(state), acceptedBefore(state, given)); err != nil {
 		return fmt.Errorf("accept for %s: %w", a.Server, err)
 	}
 	return conn.Accept(ctx, cdc.Acceptance{
@@ -35,18 +44,39 @@ func Accept(ctx context.Context, conn *cdc.Conn, a serve.Acceptance) error {
 	})
 }
 
+// acceptedBefore are the GTIDs of acceptances that say what one of now would say:
+// what was lost since an older one is not covered by it.
+func acceptedBefore(s *event.ServerState, given []cdc.Acceptance) (out gtid.Set) {
+	for _, x := range given {
+		if x.Server == s.Server && x.DataSet == s.DataSet && x.LossSeen == s.LossSeen {
+			out = out.Union(x.GTIDs)
+		}
+	}
+	return out
+}
+
 // Accept records what an operator accepted. A table may be named in any way in
 // which the primary would find it.
 func (d *Daemon) Accept(ctx context.Context, a serve.Acceptance) error {
 	if schema, table, err := key.ParseTable(a.Table); err == nil && d.Router.Index().Snapshot().FoldNames() {
 		a.Table = string(key.AppendTable(nil, key.FoldName(schema), key.FoldName(table)))
 	}
-	return Accept(ctx, d.Conn, a)
+	return accept(ctx, d.Conn, a, d.shown)
+}
+
+// shown is what the router knows the server to show, if it knows this data set.
+func (d *Daemon) shown(s *event.ServerState) gtid.Set {
+	snap := d.Router.Index().Snapshot()
+	i, ok := snap.ServerIndex(s.Server)
+	if !ok || snap.Server(i) == nil || snap.Server(i).DataSet != s.DataSet {
+		return gtid.Set{}
+	}
+	return snap.Confirmed(i)
 }
 
 // acceptable tells whether the server's state has what is to be accepted; an
 // acceptance that changes nothing is a mistake that the operator should hear of.
-func acceptable(s *event.ServerState, a serve.Acceptance) error {
+func acceptable(s *event.ServerState, a serve.Acceptance, shown, before gtid.Set) error {
 	switch {
 	case a.Table == "*":
 		for _, t := range s.Taints {
@@ -64,6 +94,9 @@ func acceptable(s *event.ServerState, a serve.Acceptance) error {
 			if !t.All && t.Name == a.Table {
 				return nil
 			}
+			if t.All {
+				t.Name = "*, the server as a whole"
+			}
 			names = append(names, t.Name)
 		}
 		return fmt.Errorf("%w: table %s is not tainted (tainted: %s)", serve.ErrNotAcceptable, a.Table, listed(names))
@@ -78,17 +111,28 @@ func acceptable(s *event.ServerState, a serve.Acceptance) error {
 		}
 		return fmt.Errorf("%w: nothing that a copy brought excludes the server (excluded by: %s)", serve.ErrNotAcceptable, listed(s.Excluded))
 	default:
-		var tainted gtid.Set
-		for _, t := range s.Taints {
-			if !t.GTID.IsZero() {
-				tainted = tainted.Add(t.GTID)
-			}
-		}
-		if known := s.Executed.Union(s.Owned).Union(tainted); !known.ContainsSet(a.GTIDs) {
-			return fmt.Errorf("%w: the server does not have %s", serve.ErrNotAcceptable, a.GTIDs.Subtract(known).Brief(16))
-		}
-		return nil
+		return acceptableGTIDs(s, a.GTIDs, shown, before)
 	}
+}
+
+func acceptableGTIDs(s *event.ServerState, gtids, shown, before gtid.Set) error {
+	var tainted gtid.Set
+	for _, t := range s.Taints {
+		if !t.GTID.IsZero() {
+			tainted = tainted.Add(t.GTID)
+		}
+	}
+	if known := s.Executed.Union(s.Owned).Union(tainted); !known.ContainsSet(gtids) {
+		return fmt.Errorf("%w: the server does not have %s", serve.ErrNotAcceptable, gtids.Subtract(known).Brief(16))
+	}
+	rest := gtids.Subtract(shown.Subtract(tainted).Subtract(s.Errant))
+	if rest.IsEmpty() {
+		return fmt.Errorf("%w: nothing speaks against %s: the server is proven to show what the stream has under these GTIDs", serve.ErrNotAcceptable, gtids.Brief(16))
+	}
+	if rest.Subtract(before.Subtract(tainted)).IsEmpty() {
+		return fmt.Errorf("%w: %s was accepted before", serve.ErrNotAcceptable, rest.Brief(16))
+	}
+	return nil
 }
 
 func listed(names []string) string {

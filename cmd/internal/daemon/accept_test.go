@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"tidegate/binlog/gtid"
@@ -13,7 +15,7 @@ import (
 func TestAcceptErrant(t *testing.T) {
 	w := newWorld(t)
 	r := w.c.Replicas()[0]
-	before := gtid.GTID{UUID: gtid.UUID{15: 1}, Seq: 1}
+	before, both := gtid.GTID{UUID: gtid.UUID{15: 1}, Seq: 1}, w.executed(r)
 	w.must(r.InjectEmpty(w.ctx, before.String()))
 	p := w.start(everything, settings{})
 	p.ready()
@@ -24,8 +26,18 @@ func TestAcceptErrant(t *testing.T) {
 		t.Helper()
 		w.must(p.Accept(w.ctx, serve.Acceptance{Server: r.Name(), GTIDs: set, Author: "test", Reason: "empty"}))
 	}
+	// What the stream has too needs nobody's word, nor what has it already.
+	useless := func(set gtid.Set, why string) {
+		t.Helper()
+		err := p.Accept(w.ctx, serve.Acceptance{Server: r.Name(), GTIDs: set, Author: "test", Reason: "empty"})
+		if !errors.Is(err, serve.ErrNotAcceptable) || !strings.Contains(err.Error(), why) {
+			t.Errorf("accept %s: %v; want a refusal: %s", set.Brief(4), err, why)
+		}
+	}
 	accept(gtid.Of(before))
+	useless(gtid.Of(before), "was accepted before")
 	w.everybody(l)
+	useless(both, "proven to show what the stream has")
 
 	w.must(r.Exec(w.ctx, "SET GLOBAL super_read_only = OFF; INSERT INTO app.posts (id, author_id, v) VALUES (1000000, 1, 0); SET GLOBAL super_read_only = ON"))
 	w.refused(askRouter(p.Router), r.Name(), "app.posts/1", "excluded", "tainted")

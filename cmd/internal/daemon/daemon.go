@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -66,37 +65,28 @@ func Open(ctx context.Context, cfg *config.Config, o Options) (*Daemon, error) {
 }
 
 func (d *Daemon) open(ctx context.Context, o Options) error {
-	cfg := d.Config
-	if err := Check(cfg, o.Parts); err != nil {
-		return err
-	}
-	nats, err := natsOptions(cfg, o.Log)
+	p, err := newPlan(d.Config, o.Parts, o.Log)
 	if err != nil {
 		return err
 	}
-	nats.Follow = !o.Parts.Tail
-	if d.Conn, err = cdc.Open(ctx, nats); err != nil {
+	if d.Conn, err = cdc.Open(ctx, p.nats); err != nil {
 		return err
 	}
 	if o.Parts.Tail {
-		if err := d.openTail(o); err != nil {
+		if err := d.openTail(p, o); err != nil {
 			return err
 		}
 	}
 	if o.Parts.Serve {
-		if err := d.openServe(ctx, o); err != nil {
+		if err := d.openServe(ctx, p, o); err != nil {
 			return err
 		}
 	}
 	return d.openSides(o)
 }
 
-func (d *Daemon) openTail(o Options) error {
+func (d *Daemon) openTail(p *plan, o Options) error {
 	cfg := d.Config
-	servers, err := ServerConfigs(cfg, o.Parts.Only)
-	if err != nil {
-		return err
-	}
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
@@ -106,7 +96,7 @@ func (d *Daemon) openTail(o Options) error {
 		clock = local.Clock
 	}
 	d.Tailing, err = tailing.New(tailing.Options{
-		Conn: d.Conn, Servers: servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
+		Conn: d.Conn, Servers: p.servers, Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Groups: cfg.Keys,
 		KeyCap: cfg.Tail.KeyCap, Heartbeat: cfg.Tail.Heartbeat, ReadTimeout: cfg.Tail.ReadTimeout, BusyPause: cfg.Tail.BusyPause,
 		CheckpointAge: cfg.Tail.CheckpointEvery, MinInterval: cfg.Confirm.MinInterval, ProbeTimeout: cfg.Confirm.ProbeTimeout,
 		Lease: cfg.Router.Lease, Log: d.log,
@@ -115,7 +105,7 @@ func (d *Daemon) openTail(o Options) error {
 	return err
 }
 
-func (d *Daemon) openServe(ctx context.Context, o Options) error {
+func (d *Daemon) openServe(ctx context.Context, p *plan, o Options) error {
 	cfg := d.Config
 	lo := local.Options{
 		Conn: d.Conn, DataDir: cfg.DataDir, MaxRecords: cfg.Index.MaxRecords, PersistEvery: cfg.Index.PersistEvery,
@@ -148,15 +138,7 @@ func (d *Daemon) openServe(ctx context.Context, o Options) error {
 	so := serve.Options{
 		Router: d.Router.Router(), HTTPAddr: listenAddr(cfg.Listen.HTTP), RESPAddr: listenAddr(cfg.Listen.RESP),
 		Acceptor: d.Accept, Oldest: d.oldest,
-		Observer: o.Observer, Version: o.Version, Limits: serve.Limits{Conns: cfg.Listen.MaxConn}, Log: d.log,
-	}
-	if so.Auth, err = auth(cfg); err != nil {
-		return err
-	}
-	if t := cfg.Listen.TLS; t.CertFile != "" {
-		if so.TLS, err = serve.LoadTLS(t.CertFile, t.KeyFile, t.ClientCAFile); err != nil {
-			return err
-		}
+		Auth: p.auth, TLS: p.tls, Observer: o.Observer, Version: o.Version, Limits: serve.Limits{Conns: cfg.Listen.MaxConn}, Log: d.log,
 	}
 	if o.Metrics != nil {
 		so.Metrics = o.Metrics(d)
@@ -290,19 +272,4 @@ func (d *Daemon) Close() error {
 		errs = append(errs, d.Conn.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// natsOptions translates the configuration.
-func natsOptions(cfg *config.Config, log *slog.Logger) (cdc.Options, error) {
-	n := cfg.NATS
-	o := cdc.Options{
-		Cluster: cfg.Cluster, URL: n.URL, DataDir: filepath.Join(cfg.DataDir, "nats"), CredentialsFile: n.CredsFile,
-		User: n.User, Password: n.Password.Reveal(), Replicas: n.Replicas,
-		WritesMaxAge: n.MaxAge, WritesMaxBytes: int64(n.MaxBytes), Log: log,
-	}
-	var err error
-	if o.TLS, err = clientTLS(n.TLS); err != nil {
-		return o, fmt.Errorf("nats.tls: %w", err)
-	}
-	return o, nil
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,16 +14,17 @@ import (
 )
 
 // ServerConfigs translates the configured servers, those of the names in only
-// alone when it is not empty.
+// alone when it is not empty. The error tells everything that is wrong.
 func ServerConfigs(cfg *config.Config, only []string) ([]binlog.ServerConfig, error) {
 	var out []binlog.ServerConfig
-	for _, s := range cfg.Servers {
+	var errs []error
+	for i, s := range cfg.Servers {
 		if len(only) > 0 && !slices.Contains(only, s.Name) {
 			continue
 		}
 		t, err := clientTLS(s.TLS)
 		if err != nil {
-			return nil, fmt.Errorf("server %s: tls: %w", s.Name, err)
+			errs = append(errs, fmt.Errorf("servers[%d].tls: server %s: %w", i, s.Name, err))
 		}
 		out = append(out, binlog.ServerConfig{
 			Name: s.Name, Addr: s.Addr, AppAddr: s.AppAddr, User: s.User, Password: s.Password.Reveal(), TLS: t, Follow: s.Follow,
@@ -34,8 +36,11 @@ func ServerConfigs(cfg *config.Config, only []string) ([]binlog.ServerConfig, er
 			for _, s := range cfg.Servers {
 				known = append(known, s.Name)
 			}
-			return nil, fmt.Errorf("no server %q in the configuration; it has %v", name, known)
+			errs = append(errs, fmt.Errorf("no server %q in the configuration; it has %v", name, known))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	return out, nil
 }
