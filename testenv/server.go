@@ -188,7 +188,7 @@ func (s *Server) create(ctx context.Context) error {
 
 // startTimeout bounds a start; crash recovery of a sandbox's data takes far
 // less.
-const startTimeout = 90 * time.Second
+const startTimeout = 3 * time.Minute
 
 // Start starts mysqld on the server's folder and port and returns when it
 // answers. A server that runs is left alone. The error quotes the log.
@@ -263,7 +263,7 @@ func (s *Server) Pause() error { return s.proc.Pause() }
 func (s *Server) Resume() error { return s.proc.Resume() }
 
 // stopTimeout bounds a clean stop when the sandbox closes.
-const stopTimeout = 30 * time.Second
+const stopTimeout = 2 * time.Minute
 
 // shut ends the server for good.
 func (s *Server) shut(clean bool) error {
