@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,10 +142,15 @@ func TestReplicaFaults(t *testing.T) {
 		}
 	})
 	t.Run("held over a kill", func(t *testing.T) {
+		uuid, err := b.UUID(ctx)
+		must(t, err)
 		release, err := b.HoldTable(ctx, "app.t")
 		must(t, err)
 		must(t, b.Kill())
 		release()
+		// What an applier leaves that is killed while it starts.
+		probe := "SQL_LOAD-" + uuid
+		must(t, os.WriteFile(filepath.Join(filepath.Dir(b.DataDir()), "tmp", probe), nil, 0o600))
 		must(t, b.Start(ctx))
 		write()
 		must(t, c.WaitInSync(ctx)) // nothing is held, and replication goes on by itself
