@@ -49,6 +49,11 @@ func TestCutAnywhere(t *testing.T) {
 		}
 		s.exec(fmt.Sprintf("INSERT INTO t VALUES (%d, REPEAT('x', %d)), (%d, 'y')", 2*i, rnd.IntN(300000), 2*i+1))
 	}
+	// A tail that is far behind has yet to come to the last cut.
+	testenvtest.WaitUntil(t, hang, func() (bool, string) {
+		c := l.tailer.Counters()
+		return c.Reconnects > 0, fmt.Sprintf("no cut was met: %+v", c)
+	})
 	if err := proxy.Pass(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +68,7 @@ func TestCutAnywhere(t *testing.T) {
 		}
 	}
 	c := l.tailer.Counters()
-	if c.Reconnects == 0 || c.NotUnderstood != 0 || c.Holes != 0 {
+	if c.NotUnderstood != 0 || c.Holes != 0 {
 		t.Errorf("%+v", c)
 	}
 	t.Logf("%d reconnects, %d failures", c.Reconnects, c.Failures)
@@ -97,15 +102,21 @@ func TestStalledConnection(t *testing.T) {
 		o.Heartbeat, o.ReadTimeout = 50*time.Millisecond, 400*time.Millisecond
 		o.Log = nil
 	})
-	// Idle for some read timeouts: heartbeats come, and no reconnect.
+	// Idle for some read timeouts: heartbeats come, and one connection outlives them.
+	// A loaded machine may keep heartbeats back and break an earlier one; were
+	// heartbeats not counted as life, none would bring more than eight.
+	var connection uint64
+	first := 0
 	testenvtest.WaitUntil(t, hang, func() (bool, string) {
+		n := l.tailer.Counters().Reconnects
 		l.rec.mu.Lock()
 		defer l.rec.mu.Unlock()
-		return l.rec.progress > 30, fmt.Sprintf("%d heartbeats", l.rec.progress)
+		if n != connection {
+			connection, first = n, l.rec.progress
+		}
+		got := l.rec.progress - first
+		return got > 30, fmt.Sprintf("%d heartbeats after %d reconnects", got, n)
 	})
-	if c := l.tailer.Counters(); c.Reconnects != 0 {
-		t.Errorf("%d reconnects while idle", c.Reconnects)
-	}
 	proxy.Stall(testenv.BothWays)
 	testenvtest.WaitUntil(t, hang, func() (bool, string) {
 		up, _, err := l.tailer.Status()

@@ -1,6 +1,7 @@
 package binlog_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,7 +124,10 @@ func (s settings) apply(t testing.TB, c *session) {
 	t.Helper()
 	c.exec("SET GLOBAL binlog_row_metadata="+s.metadata, "SET binlog_row_image="+s.image, fmt.Sprintf("SET binlog_transaction_compression=%t", s.compression))
 	t.Cleanup(func() {
-		if err := servers.Primary().Exec(t.Context(), "SET GLOBAL binlog_row_metadata=DEFAULT"); err != nil && t.Context().Err() == nil {
+		// The test's own context has ended.
+		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		defer cancel()
+		if err := servers.Primary().Exec(ctx, "SET GLOBAL binlog_row_metadata=DEFAULT"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -107,8 +107,9 @@ func (s *Server) RepointTo(ctx context.Context, source *Server, via string) erro
 	return s.awaitReceiver(ctx)
 }
 
-// receiverTimeout bounds the wait for a receiver's connection to its source.
-const receiverTimeout = 30 * time.Second
+// receiverTimeout bounds the wait for a receiver's connection to its source,
+// which tries again each second. It is for what never comes, on a loaded machine too.
+const receiverTimeout = 2 * time.Minute
 
 func (s *Server) awaitReceiver(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, receiverTimeout)

@@ -188,7 +188,7 @@ func (s *Server) create(ctx context.Context) error {
 
 // startTimeout bounds a start; crash recovery of a sandbox's data takes far
 // less.
-const startTimeout = 90 * time.Second
+const startTimeout = 3 * time.Minute
 
 // Start starts mysqld on the server's folder and port and returns when it
 // answers. A server that runs is left alone. The error quotes the log.
@@ -196,8 +196,24 @@ func (s *Server) Start(ctx context.Context) error { return s.startWith(ctx) }
 
 // startWith starts the server with further options for this run alone.
 func (s *Server) startWith(ctx context.Context, more ...string) error {
+	if err := s.sweepTmp(); err != nil {
+		return fmt.Errorf("server %s: sweep its temporary folder: %w", s.name, err)
+	}
 	s.proc.SetArgv(s.c.MySQL.command(append(s.serverArgs(), more...)...)...)
 	return s.proc.Start(ctx)
+}
+
+// sweepTmp removes what an applier leaves when it is killed while it starts: it
+// tries its folder with a file that must not exist, and would not run again.
+func (s *Server) sweepTmp() error {
+	if s.Running() {
+		return nil
+	}
+	left, err := filepath.Glob(filepath.Join(s.dir, "tmp", "SQL_LOAD-*"))
+	for _, path := range left {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // Stop ends mysqld cleanly and waits for it. When ctx ends first the process
@@ -263,7 +279,7 @@ func (s *Server) Pause() error { return s.proc.Pause() }
 func (s *Server) Resume() error { return s.proc.Resume() }
 
 // stopTimeout bounds a clean stop when the sandbox closes.
-const stopTimeout = 30 * time.Second
+const stopTimeout = 2 * time.Minute
 
 // shut ends the server for good.
 func (s *Server) shut(clean bool) error {
