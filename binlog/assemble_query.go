@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"slices"
 	"strings"
 
 	"tidegate/cdc/event"
@@ -20,6 +21,7 @@ func (a *assembler) queryEvent(body []byte) (outcome, error) {
 	case string(text) == "COMMIT", string(text) == "ROLLBACK":
 		// A ROLLBACK stands in a binlog when non-transactional tables were
 		// written: their rows stay. The others' are written too, which is no harm.
+		a.endWithoutEngine()
 		return a.finish(), nil
 	}
 	text := strings.TrimSpace(string(a.query.text))
@@ -39,6 +41,21 @@ func (a *assembler) queryEvent(body []byte) (outcome, error) {
 	}
 	return a.finish(), nil
 }
+
+// endWithoutEngine takes the end that a transaction has when no engine takes part in
+// its commit. MERGE is one that does not.
+func (a *assembler) endWithoutEngine() {
+	if a.mode != Hints && slices.ContainsFunc(a.txn.touched, a.mayBeMerge) {
+		a.writeEverything(CauseCascade)
+	}
+}
+
+// mayBeMerge tells whether the rows of a table may be those of other tables, which may
+// be of any schema and which nothing names. A table has its own if a look-up that
+// holds found it so. No text of DDL is trusted to tell: a table becomes a MERGE table
+// by LIKE or RENAME too, a temporary one is never looked up, and there are texts that
+// nobody can read.
+func (a *assembler) mayBeMerge(t *tableState) bool { return !t.usable }
 
 func isSavepoint(text string) bool {
 	for _, word := range [...]string{"SAVEPOINT", "ROLLBACK", "RELEASE"} {
@@ -104,7 +121,10 @@ func (a *assembler) statement() error {
 		return nil
 	}
 	a.writeReach(&e, cause)
-	if e.ddl && !t.skip {
+	if e.empties && slices.ContainsFunc(e.tables, func(n tableName) bool { return a.mayBeMerge(a.reg.table(a.reg.folded(n))) }) {
+		a.writeEverything(CauseCascade)
+	}
+	if e.ddl && !e.empties && !t.skip { // TRUNCATE leaves the definition as it was
 		a.reg.touch(&e)
 		t.refs = a.reg.definitionRefs(&e, t.refs)
 		if e.reach != reachNothing {

@@ -67,10 +67,6 @@ func (a *assembler) rows(t eventType, body []byte) error {
 	if e.kind != rowsInsert && e.flags&rowsSQLForeignKeys == 0 {
 		a.writeCascade(p)
 	}
-	if p.state.merge {
-		// The tables below it may be of any schema, and nothing names them.
-		a.writeEverything(CauseCascade)
-	}
 	if len(a.txn.touched) > a.keyCap {
 		a.txn.flags |= event.Capped
 		a.writeEverything(CauseCapped)

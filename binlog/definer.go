@@ -159,7 +159,8 @@ func (d *definer) settle(ctx context.Context, t *Tailer, h Handler) error {
 			return err
 		}
 	}
-	if !d.running && d.result == nil && !d.want.empty() {
+	// What DDL of an open transaction changed can't be seen before it ends.
+	if !d.running && d.result == nil && !d.want.empty() && !t.asm.txn.open {
 		d.start(ctx, t)
 	}
 	return nil

@@ -3,7 +3,6 @@ package binlog
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -300,62 +299,6 @@ func TestUnknownGroupColumn(t *testing.T) {
 	if err == nil || err.Error() != want || ClassOf(err) != Stop {
 		t.Errorf("Run: %v, lines %q", err, h.lines)
 	}
-}
-
-// TestMergeIsMarked: a table counts as a MERGE table from the DDL that may have made
-// it one until a look-up shows that it is none, and a RENAME hands that on.
-func TestMergeIsMarked(t *testing.T) {
-	r := newRegistry(key.NewHasher(key.Secret{}), nil)
-	n := func(s string) tableName { return tableName{"app", s} }
-	statement := func(text string) {
-		e := classify(&queryEvent{text: []byte(text), schema: []byte("app")}, "utf8mb4")
-		r.touch(&e)
-	}
-	check := func(when, want string) {
-		t.Helper()
-		var got []string
-		for name, s := range r.tables {
-			if s.merge {
-				got = append(got, name.table)
-			}
-		}
-		slices.Sort(got)
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %q, want %q", when, got, want)
-		}
-	}
-	look := func(ddl uint64, merges []tableName, tables ...string) []tableName {
-		res := &lookupResult{request: lookupRequest{all: true, ddl: ddl}, tables: map[tableName]*lookedTable{}, merges: merges}
-		for _, s := range tables {
-			res.tables[n(s)] = &lookedTable{}
-		}
-		_, again := r.accept(res)
-		return again
-	}
-	look(0, []tableName{n("m")}, "t", "u")
-	check("looked up", "m")
-	statement("ALTER TABLE t ADD merged INT")
-	check("other words", "m")
-	statement("ALTER TABLE t /*!50000 engine='MrG_MyISAM' */")
-	check("ALTER", "m t")
-	statement("RENAME TABLE t TO x, u TO t")
-	check("RENAME", "m t u x")
-	if again := look(1, []tableName{n("m"), n("x")}, "t"); len(again) != 3 {
-		t.Errorf("again %v, want t, u and x", again)
-	}
-	check("looked up before the DDL", "m t u x")
-	look(r.ddl, []tableName{n("x")}, "t", "m")
-	check("looked up since", "x")
-	statement("ALTER TABLE t UNION=(x)")
-	check("UNION", "t x")
-	look(r.ddl, nil, "t")
-	check("looked up while the server has renamed x and not logged it yet", "")
-	statement("RENAME TABLE x TO y")
-	check("RENAME behind the look-up", "x y")
-	look(r.ddl, nil, "x", "t")
-	check("looked up while y is renamed", "")
-	statement("RENAME TABLE y TO z, x TO y")
-	check("RENAME behind another table in its place", "x y z")
 }
 
 // TestCascadeClosure: what unlogged cascades may reach, after a look-up, and

@@ -42,7 +42,7 @@ func (g *registry) accept(r *lookupResult) (defs []event.TableDefinition, again 
 			continue
 		}
 		changed[n] = t.looked == nil || t.looked.def.Version != looked.def.Version || !t.usable
-		t.looked, t.usable, t.merge = looked, true, false
+		t.looked, t.usable = looked, true
 	}
 	for n, t := range g.tables {
 		if _, found := r.tables[n]; found || !r.request.covers(n) {
@@ -55,11 +55,7 @@ func (g *registry) accept(r *lookupResult) (defs []event.TableDefinition, again 
 		if t.looked != nil || !r.request.all && t.ddl > 0 {
 			changed[n] = true
 		}
-		t.looked, t.usable, t.merge = nil, false, false
-	}
-	for _, n := range r.merges {
-		t := g.table(n)
-		t.merge, t.merged = true, true
+		t.looked, t.usable = nil, false
 	}
 	g.acceptCascades(r)
 	after := g.cascadesOf()

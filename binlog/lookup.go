@@ -50,7 +50,6 @@ type lookupResult struct {
 	request  lookupRequest
 	uuid     gtid.UUID
 	tables   map[tableName]*lookedTable // folded names; those of the request that exist
-	merges   []tableName                // MERGE tables, which are not among tables
 	children map[tableName][]tableName  // by cascading foreign keys, of all tables
 	executed gtid.Set                   // read after everything else
 }
@@ -222,9 +221,6 @@ func (l *lookup) engines(ctx context.Context) error {
 		n := l.names.folded(schema, table)
 		if t := l.res.tables[n]; t != nil {
 			t.engine = engine
-		}
-		if engine == mergeEngine {
-			l.res.merges = append(l.res.merges, n)
 		}
 		return nil
 	})

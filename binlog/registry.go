@@ -45,14 +45,6 @@ type tableState struct {
 	looked *lookedTable // newest look-up; nil: none, or dropped
 	usable bool         // looked holds for the events that the tail reads now
 	ddl    uint64
-	// merge: it is a MERGE table, or DDL since the last look-up may have made it
-	// one. Its events are about rows of tables that they do not name.
-	merge bool
-	// merged: merge was true at some time. DDL of this engine shows before it is
-	// logged, so that a look-up may have found the table gone, or another one in its
-	// place, before the tail reads where it was moved to.
-	merged bool
-
 	// allRows and touched are the numbers of the last transaction that wrote
 	// the table's all-rows scope, and a row.
 	allRows, touched uint64
@@ -147,13 +139,9 @@ func (g *registry) touch(e *effect) {
 	g.changes++
 	switch e.reach {
 	case reachTables:
-		merge := e.merge
-		for _, n := range e.tables { // a RENAME moves it
-			merge = merge || g.table(g.folded(n)).merged
-		}
 		for _, n := range e.tables {
 			t := g.table(g.folded(n))
-			t.ddl, t.usable, t.merge, t.merged = g.ddl, false, merge, t.merged || merge
+			t.ddl, t.usable = g.ddl, false
 			g.cascades.touch(t.name)
 		}
 	case reachSchemas:

@@ -27,8 +27,9 @@ type effect struct {
 	ddl     bool // changes definitions, or is logged like it
 	// write: rows were changed by a statement that does not tell which.
 	write bool
-	// merge: a table that is named may have become a MERGE table.
-	merge bool
+	// empties: all rows of the tables are deleted, those of the tables below a MERGE
+	// table.
+	empties bool
 	// understood is false for statements of which nobody knows what they do.
 	understood bool
 }
@@ -50,14 +51,8 @@ func classify(q *queryEvent, charsetName string) effect {
 		// A byte of such a character may look like a quote.
 		return c.unknown(effect{ddl: true})
 	}
-	e := c.statement()
-	e.merge = e.reach == reachTables && mergeWords.MatchString(text)
-	return e
+	return c.statement()
 }
-
-// mergeWords are in each statement that makes a MERGE table of a table, or another
-// table than before of a MERGE table. Other statements may hold them as well.
-var mergeWords = regexp.MustCompile(`(?i)\b(MERGE|MRG_MYISAM|UNION)\b`)
 
 // readableAs tells whether text can be cut into tokens byte by byte, with names
 // in UTF-8.
@@ -85,11 +80,19 @@ type classifier struct {
 }
 
 // unknown is the effect of a statement whose head can not be read: it is counted,
-// and as wide as the databases that the server listed.
+// and as wide as the databases that the server listed; of a TRUNCATE, which may
+// empty the tables below a MERGE table, it lists that table's alone.
 func (c *classifier) unknown(e effect) effect {
 	e.understood = false
+	if truncateWord.Match(c.q.text) {
+		e.reach = reachEverything
+		return e
+	}
 	return c.widen(e)
 }
+
+// truncateWord is spelt with the same bytes in each character set of a client.
+var truncateWord = regexp.MustCompile(`(?i)TRUNCATE`)
 
 // widen gives e the databases that the server listed, or everything.
 func (c *classifier) widen(e effect) effect {
@@ -335,7 +338,7 @@ func (c *classifier) truncate(e effect) effect {
 	if !ok {
 		return c.unknown(e)
 	}
-	e.reach, e.tables = reachTables, []tableName{name}
+	e.reach, e.tables, e.empties = reachTables, []tableName{name}, true
 	return e
 }
 

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"tidegate/binlog"
 	"tidegate/cdc/event"
 )
 
@@ -81,6 +83,33 @@ func wideOddities() []oddity {
 			name: "merge table just made", setup: merge[:4],
 			change: []string{"CREATE TABLE n (id INT PRIMARY KEY, v INT) ENGINE = /* */ 'merge' UNION=(m2)", "UPDATE n SET v=8 WHERE id=2"},
 			want:   []string{"all:@.n", "everything", "any:@.n"},
+		},
+		{
+			name: "merge table like another", setup: merge, change: []string{"CREATE TABLE n LIKE mm", "UPDATE n SET v=8 WHERE id=2"},
+			want: []string{"all:@.n", "everything", "any:@.n"},
+		},
+		{
+			name: "merge table of a text that nobody reads", setup: merge[:4],
+			change: []string{"SET NAMES latin1", "CREATE TABLE n (id INT PRIMARY KEY, v INT) ENGINE=MERGE UNION=(m2) COMMENT='\xe9'", "UPDATE n SET v=8 WHERE id=2"},
+			want:   []string{"schema:@", "everything", "any:@.n"},
+		},
+		{
+			name: "merge table renamed by a text that nobody reads", setup: merge,
+			change: []string{"SET NAMES latin1", "RENAME TABLE mm TO n /* \xe9 */", "UPDATE n SET v=8 WHERE id=2"},
+			want:   []string{"schema:@", "everything", "any:@.n"},
+		},
+		{
+			name: "merge table truncated", setup: merge, change: []string{"TRUNCATE mm"},
+			want: []string{"everything"}, flags: event.DDL,
+		},
+		{
+			name: "merge table truncated by a text that nobody reads", setup: merge, change: []string{"SET NAMES latin1", "TRUNCATE mm /* \xe9 */"},
+			want: []string{"everything"}, flags: event.DDL | event.NotUnderstood,
+		},
+		{
+			name: "temporary merge table truncated", setup: merge,
+			change: []string{"SET binlog_format=STATEMENT", "CREATE TEMPORARY TABLE x LIKE mm", "TRUNCATE x"},
+			want:   []string{"everything"}, flags: event.DDL,
 		},
 		{
 			name: "merge table no more", setup: merge, change: []string{"DROP TABLE mm", "UPDATE m2 SET v=8 WHERE id=2"},
@@ -176,6 +205,29 @@ func TestWideWrites(t *testing.T) {
 				s.exec("DROP DATABASE IF EXISTS " + name)
 			}
 		})
+	}
+}
+
+// TestMergeTableBeforeLookup: what a tailer reads of a MERGE table before its first
+// look-up of definitions is about rows of other tables too (rules §3.3).
+func TestMergeTableBeforeLookup(t *testing.T) {
+	const name = "unlooked"
+	s := newSession(t, servers.Primary())
+	schema(t, s, name)
+	s.exec("CREATE TABLE m (id INT PRIMARY KEY, v INT) ENGINE=MyISAM", "INSERT INTO m VALUES (1,1),(2,2)",
+		"CREATE TABLE mm (id INT PRIMARY KEY, v INT) ENGINE=MERGE UNION=(m) INSERT_METHOD=LAST", "CREATE TABLE t (id INT PRIMARY KEY)")
+	from := executed(t, servers.Primary())
+	s.exec("UPDATE mm SET v=8 WHERE id=2", "INSERT INTO mm VALUES (3,3)", "DELETE FROM mm WHERE id=1", "INSERT INTO t VALUES (1)")
+	l := startTail(t, servers.Primary(), func(o *binlog.TailerOptions) { o.From = from })
+	txns := l.rec.in(l.caughtUp().Subtract(from))
+	if len(txns) != 4 {
+		t.Fatalf("%d transactions, want 4", len(txns))
+	}
+	for i, x := range txns {
+		want := i < 3 // InnoDB's is not about another table's rows
+		if got := slices.Contains(x.Scopes, testHasher.Everything()); got != want {
+			t.Errorf("transaction %d writes everything: %v, want %v", i+1, got, want)
+		}
 	}
 }
 
