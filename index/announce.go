@@ -2,6 +2,7 @@ package index
 
 import (
 	"fmt"
+	"slices"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -34,6 +35,9 @@ func (ix *Index) announce(a *event.Announcement, v event.Version) error {
 		// What an earlier primary had explains nothing of this one's history, and
 		// is not asked of it (rules §6.2: lost aside).
 		ix.clk.executed = ix.clk.executed.Intersect(a.Executed)
+		// Nor would the stream ever come to what is neither this one's nor lost, and
+		// W would wait for it.
+		ix.clk.probes = slices.DeleteFunc(slices.Clone(ix.clk.probes), func(p *probe) bool { return !within(p.executed, a.Executed, a.Lost) })
 		ix.account(a.Executed, gtid.Set{})
 		ix.left, ix.reigned = a.Executed, false
 	}

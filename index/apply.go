@@ -78,7 +78,7 @@ func (ix *Index) begin(cp *event.Checkpoint, version event.Version) (old *table)
 		a := cp.Announced
 		ix.announced = &a
 		ix.account(a.Executed, gtid.Set{})
-		ix.left = a.Executed
+		ix.left, ix.reigned = a.Executed, true // what reigned since it was said is not known
 	}
 	ix.setGroups(cp.Groups)
 	ix.reassess()

@@ -235,7 +235,7 @@ func (ix *Index) loadState(st Store) error {
 	if cp.Announced.Epoch != 0 {
 		ix.announced = &cp.Announced
 		ix.account(cp.Announced.Executed, gtid.Set{})
-		ix.left = cp.Announced.Executed
+		ix.left, ix.reigned = cp.Announced.Executed, true // as for a start at a checkpoint
 	}
 	ix.setGroups(cp.Groups)
 	return nil

@@ -111,9 +111,11 @@ func (ix *Index) counts(i int, s *event.ServerState) string {
 
 // noteMode notes that the announced run was seen with a gtid_mode in which what is
 // written may have no GTID: E shows nothing of it, also when the mode is ON again
-// (rules §6.2). A state that knows no mode tells nothing.
+// (rules §6.2). A state that knows no mode tells nothing, nor does one from before
+// the newest announcement, which STATE may bring after it: the writer announced
+// because of it.
 func (ix *Index) noteMode(s *event.ServerState) {
-	if s.GTIDMode != "" && s.GTIDMode != gtidModeOn && ix.announcedRun(s) && rule(ruleEMode) && rule(ruleModeKept) {
+	if s.GTIDMode != "" && s.GTIDMode != gtidModeOn && ix.announcedRun(s) && s.LossSeen >= ix.lossAt && rule(ruleEMode) && rule(ruleModeKept) {
 		ix.clk.anonymous = true
 	}
 }
@@ -142,6 +144,9 @@ func (ix *Index) count(i int, s *event.ServerState) bool {
 		p.e = ix.share(p.executed.Union(s.Owned))
 	}
 	c.count++
+	if c.ofRun && p.at-c.newest.at > int64(ix.opt.Lease) {
+		ix.reigned = true // for so long another may have, unseen
+	}
 	c.executed, c.newest, c.ofRun = p.executed, p, true
 	ix.account(p.e, p.e.Subtract(p.executed))
 	for _, sv := range ix.servers {
