@@ -23,7 +23,10 @@ type txn struct {
 	seen   uint64 // bytes so far
 	flags  event.Flags
 	change bool // something was changed
-	xid    string
+	// unlogged: a rows event leaves it open whether foreign keys changed other
+	// tables without rows events.
+	unlogged bool
+	xid      string
 
 	everything bool
 	capped     bool

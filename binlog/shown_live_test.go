@@ -1,0 +1,169 @@
+package binlog_test
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidegate/binlog"
+	"tidegate/binlog/gtid"
+	"tidegate/cdc/event"
+	"tidegate/testenv"
+	"tidegate/testenv/testenvtest"
+)
+
+// cascadeTables are three levels of foreign keys, another branch, and tables that
+// no foreign key reaches.
+var cascadeTables = []string{"p", "k", "g", "n", "up", "m", "tr"}
+
+var cascadeSchema = strings.Join([]string{
+	"CREATE TABLE app.p (id INT PRIMARY KEY, u INT UNIQUE)",
+	"CREATE TABLE app.k (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES app.p (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+	"CREATE TABLE app.g (id INT PRIMARY KEY, k INT, FOREIGN KEY (k) REFERENCES app.k (id) ON DELETE CASCADE)",
+	"CREATE TABLE app.n (id INT PRIMARY KEY, k INT, FOREIGN KEY (k) REFERENCES app.k (id) ON DELETE SET NULL)",
+	"CREATE TABLE app.up (id INT PRIMARY KEY, self INT, FOREIGN KEY (self) REFERENCES app.up (id) ON DELETE CASCADE)",
+	"CREATE TABLE app.m (id INT PRIMARY KEY, v INT) ENGINE=MyISAM",
+	"CREATE TABLE app.tr (id INT PRIMARY KEY AUTO_INCREMENT, v INT)",
+	"CREATE TRIGGER app.after_p AFTER DELETE ON app.p FOR EACH ROW INSERT INTO app.tr (v) VALUES (OLD.id)",
+	"CREATE TRIGGER app.after_k AFTER DELETE ON app.k FOR EACH ROW INSERT INTO app.tr (v) VALUES (OLD.id)",
+}, "; ")
+
+// TestCascadesOnReplicas: a replica carries cascades out by itself, and logs them or
+// not, as innodb_native_foreign_keys there says. Whichever way the primary and the
+// replica have it, a replica with the primary's rows is not tainted, and one with
+// others is (rules §2.2).
+func TestCascadesOnReplicas(t *testing.T) {
+	for _, native := range []string{"OFF", "ON"} {
+		t.Run("primary="+native, func(t *testing.T) { cascadesOnReplicas(t, native) })
+	}
+}
+
+func cascadesOnReplicas(t *testing.T, native string) {
+	const option = "--innodb-native-foreign-keys="
+	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{
+		"a": {Args: []string{option + native}}, "b": {Args: []string{option + "ON"}}, "c": {Args: []string{option + "OFF"}},
+	}})
+	a := c.Primary()
+	must(t, a.Exec(testenvtest.Context(t, hang), cascadeSchema))
+	must(t, c.WaitInSync(testenvtest.Context(t, hang)))
+	stream := startStream(t, a)
+	type replica struct {
+		s *testenv.Server
+		w *watched
+	}
+	var replicas []*replica
+	for _, s := range c.Replicas() {
+		w := watch(t, s, stream, nil)
+		w.alive()
+		replicas = append(replicas, &replica{s, w})
+	}
+	for n, sql := range []string{
+		"DELETE FROM app.p WHERE id = 1",
+		"UPDATE app.p SET id = 50 WHERE id = 2",
+		"DELETE FROM app.p ORDER BY id",
+		"DELETE FROM app.k WHERE id = 1",
+		"DELETE app.g, app.up FROM app.g JOIN app.up USING (id) WHERE id = 1",
+		"DELETE FROM app.up WHERE id = 1",
+		"BEGIN; INSERT INTO app.p VALUES (60, 60); DELETE FROM app.p WHERE id IN (1, 60); UPDATE app.p SET id = 61 WHERE id = 2; COMMIT",
+		"BEGIN; DELETE FROM app.g WHERE id = 1; DELETE FROM app.p WHERE id = 1; COMMIT",
+		"SET SESSION foreign_key_checks = OFF; DELETE FROM app.p WHERE id = 1",
+		"SET SESSION binlog_transaction_compression = ON; DELETE FROM app.p WHERE id = 1",
+		"SET SESSION binlog_row_image = MINIMAL; DELETE FROM app.p WHERE id = 1; UPDATE app.p SET id = 50 WHERE id = 2",
+		"XA START 'x'; DELETE FROM app.p WHERE id = 1; XA END 'x'; XA PREPARE 'x'; XA COMMIT 'x'",
+		"UPDATE app.m SET v = 7; DELETE FROM app.m WHERE id = 1",
+		"INSERT INTO app.p VALUES (1, 1) ON DUPLICATE KEY UPDATE id = 51",
+		// The primary does not carry these out as it logs them.
+		"REPLACE INTO app.p VALUES (1, 8)",
+		"REPLACE INTO app.p VALUES (9, 1)",
+		"SET SESSION binlog_transaction_compression = ON; REPLACE INTO app.p VALUES (1, 8)",
+		"BEGIN; INSERT INTO app.tr (v) VALUES (1); REPLACE INTO app.p VALUES (1, 8); COMMIT",
+	} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			ctx := testenvtest.Context(t, hang)
+			// Whatever the one before left, all begin alike.
+			applied(t, c)
+			for _, s := range c.Servers() {
+				newSession(t, s).exec("SET GLOBAL super_read_only = OFF; SET SESSION sql_log_bin = OFF; SET SESSION foreign_key_checks = OFF; DELETE FROM app." +
+					strings.Join(cascadeTables, "; DELETE FROM app."))
+			}
+			for _, r := range replicas {
+				r.w.t = t
+				r.w.waitConfirmed(a)
+				r.w.acceptAll()
+			}
+			must(t, a.Exec(ctx, `INSERT INTO app.p VALUES (1,1),(2,2),(3,3); INSERT INTO app.k VALUES (1,1),(2,2),(3,3); INSERT INTO app.g VALUES (1,1),(2,2);
+				INSERT INTO app.n VALUES (1,1),(2,2); INSERT INTO app.up VALUES (1,NULL),(2,1),(3,2); INSERT INTO app.m VALUES (1,1),(2,2)`))
+			newSession(t, a).exec(sql)
+			t.Log(sql)
+			applied(t, c)
+			diverged := false
+			for _, r := range replicas {
+				st := r.w.waitConfirmed(a)
+				for _, table := range cascadeTables {
+					differ := rowsIn(t, a, table) != rowsIn(t, r.s, table)
+					tainted := slices.ContainsFunc(st.Taints, func(x event.Taint) bool {
+						return x.All || x.Table == testHasher.Table("app", table).AnyRow
+					})
+					diverged = diverged || differ
+					if differ != tainted {
+						t.Errorf("app.%s on %s: %q, on the primary %q; tainted %v: %+v", table, r.s.Name(), rowsIn(t, r.s, table), rowsIn(t, a, table), tainted, st.Taints)
+					}
+				}
+			}
+			if k := stream.Lookup(newestOf(t, a)); k.Flags&event.XACommit == 0 && (k.Flags&event.CascadesLogged != 0) != (native == "OFF") {
+				t.Errorf("flags %b", k.Flags)
+			}
+			if want := native == "OFF" && strings.Contains(sql, "REPLACE INTO app.p VALUES (1, 8)"); diverged != want {
+				t.Errorf("replicas with other rows than the primary: %v, want %v", diverged, want)
+			}
+		})
+	}
+}
+
+// acceptAll accepts every taint that there is, and waits until it is gone.
+func (w *watched) acceptAll() {
+	w.t.Helper()
+	st := w.m.State()
+	w.mu.Lock()
+	w.accept = nil
+	for _, x := range st.Taints {
+		w.accept = append(w.accept, binlog.Acceptance{DataSet: st.DataSet, Table: x.Table, Everything: x.All, Executed: st.Executed})
+	}
+	w.mu.Unlock()
+	w.wait("accepted", func(st *event.ServerState) bool { return len(st.Taints) == 0 })
+}
+
+// rowsIn prints a table's rows.
+func rowsIn(t *testing.T, s *testenv.Server, table string) string {
+	t.Helper()
+	var text sql.NullString
+	columns := "id"
+	if c := map[string]string{"p": "u", "k": "p", "g": "k", "n": "k", "up": "self", "m": "v", "tr": "v"}[table]; c != "" {
+		columns += ", ':', COALESCE(" + c + ", 'NULL')"
+	}
+	q := "SELECT GROUP_CONCAT(CONCAT(" + columns + ") ORDER BY id) FROM app." + table
+	must(t, s.QueryRow(testenvtest.Context(t, hang), q).Scan(&text))
+	return text.String
+}
+
+// applied waits until the replicas have applied what the primary has, and fails at
+// once where one can't.
+func applied(t *testing.T, c *testenv.Cluster) {
+	t.Helper()
+	want, err := gtid.Parse(executedOf(t, c.Primary()))
+	must(t, err)
+	for _, s := range c.Replicas() {
+		testenvtest.WaitUntil(t, hang, func() (bool, string) {
+			st, err := s.ReplicaStatus(t.Context())
+			must(t, err)
+			if st["Last_SQL_Errno"] != "0" {
+				t.Fatalf("server %s: %s", s.Name(), st["Last_SQL_Error"])
+			}
+			has, err := gtid.Parse(executedOf(t, s))
+			must(t, err)
+			return has.ContainsSet(want), fmt.Sprintf("server %s has %s, want %s", s.Name(), has.OneLine(), want.OneLine())
+		})
+	}
+}
