@@ -102,8 +102,8 @@ func ofAnother(x *event.Taint) bool {
 // cascades at each rows event, and the primary not at each delete of a REPLACE.
 func compareTables(s *sighting, k event.Known, empty, filtered bool, taintAll func(string) verdict) verdict {
 	if (k.Flags|s.flags)&event.Statement != 0 {
-		if empty && k.Flags&event.Empty == 0 && !filtered {
-			return taintAll("the primary's statement is an empty transaction here")
+		if empty && k.Flags&(event.Empty|event.Unchanged) == 0 && !filtered {
+			return taintAll("the primary's statement is an empty transaction here; if it changed only temporary tables, or nothing, accept --gtids")
 		}
 		return verdict{decided: true, shown: true}
 	}

@@ -1,11 +1,14 @@
 package binlog_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"tidegate/binlog"
 	"tidegate/binlog/gtid"
@@ -166,4 +169,119 @@ func applied(t *testing.T, c *testenv.Cluster) {
 			return has.ContainsSet(want), fmt.Sprintf("server %s has %s, want %s", s.Name(), has.OneLine(), want.OneLine())
 		})
 	}
+}
+
+// definedStream is a stream whose tailer knows the tables.
+type definedStream struct {
+	*streamOf
+	known chan struct{} // closed by the first definitions
+	once  sync.Once
+}
+
+func (s *definedStream) Definitions(context.Context, []event.TableDefinition) error {
+	s.once.Do(func() { close(s.known) })
+	return nil
+}
+
+// TestStatementsThatChangedNothing: a session of a server in row format chose
+// statements. On replicas in row format one that changed nothing, or a temporary
+// table, is an empty transaction, and so is one that replica_skip_errors skipped.
+func TestStatementsThatChangedNothing(t *testing.T) {
+	c := testenvtest.Cluster(t, testenv.Options{PerServer: map[string]testenv.ServerOptions{
+		"c": {Args: []string{"--replica-skip-errors=all"}},
+	}})
+	a := c.Primary()
+	must(t, a.Exec(testenvtest.Context(t, hang), `CREATE TABLE app.r (id INT PRIMARY KEY, v INT); INSERT INTO app.r VALUES (1, 1), (2, 2);
+		CREATE TABLE app.skipped (id INT PRIMARY KEY, v INT)`))
+	must(t, c.WaitInSync(testenvtest.Context(t, hang)))
+	stream := &definedStream{
+		streamOf: &streamOf{before: executed(t, a), known: map[gtid.GTID]event.Known{}, changed: make(chan struct{})},
+		known:    make(chan struct{}),
+	}
+	tailer, err := binlog.NewTailer(binlog.TailerOptions{Server: tidegateConfig(a), Hasher: testHasher, From: stream.before})
+	must(t, err)
+	background(t, "stream", func(ctx context.Context) error { return tailer.Run(ctx, stream) })
+	select {
+	case <-stream.known:
+	case <-time.After(hang):
+		t.Fatal("no definitions")
+	}
+	replicas := map[string]*watched{}
+	for _, s := range c.Replicas() {
+		replicas[s.Name()] = watch(t, s, stream, nil)
+		replicas[s.Name()].alive()
+	}
+	// run runs one session's statements; tainted are the replicas that have a taint
+	// of the newest of them then.
+	run := func(t *testing.T, tainted string, statements ...string) {
+		t.Helper()
+		s := newSession(t, a)
+		s.exec("SET SESSION binlog_format = STATEMENT")
+		s.exec(statements...)
+		g := newestOf(t, a)
+		testenvtest.WaitUntil(t, hang, func() (bool, string) {
+			return stream.Lookup(g).State == event.Identified, "the stream has not come to " + g.String()
+		})
+		for name, w := range replicas {
+			w.t = t
+			want := strings.Contains(tainted, name)
+			st := w.wait("compared", func(st *event.ServerState) bool {
+				return st.Alive && st.Executed.Contains(g) && (len(st.Taints) > 0 || !st.Unproven.Contains(g))
+			})
+			got := slices.ContainsFunc(st.Taints, func(x event.Taint) bool { return x.All && x.GTID == g })
+			if got != want || !want && len(st.Taints) != 0 {
+				t.Errorf("%s: taints %+v, want one: %v", name, st.Taints, want)
+			}
+			w.acceptEach()
+		}
+	}
+	const temporary = "CREATE TEMPORARY TABLE app.tt (id INT)"
+	t.Run("temporary table", func(t *testing.T) { run(t, "", temporary, "INSERT INTO app.tt VALUES (1)") })
+	t.Run("temporary table of real rows", func(t *testing.T) { run(t, "", temporary, "INSERT INTO app.tt SELECT id FROM app.r") })
+	t.Run("MyISAM temporary table", func(t *testing.T) { run(t, "", temporary+" ENGINE = MyISAM", "INSERT INTO app.tt VALUES (1)") })
+	t.Run("rolled back", func(t *testing.T) {
+		run(t, "", temporary+" ENGINE = MyISAM", "BEGIN", "INSERT INTO app.tt VALUES (1)", "ROLLBACK")
+	})
+	t.Run("no row", func(t *testing.T) { run(t, "", "UPDATE app.r SET v = 3 WHERE id = 77") })
+	t.Run("no row of a temporary one's", func(t *testing.T) {
+		run(t, "", temporary, "INSERT INTO app.tt VALUES (77)", "UPDATE app.r, app.tt SET v = 3 WHERE r.id = tt.id")
+	})
+	t.Run("compressed", func(t *testing.T) {
+		run(t, "", "SET SESSION binlog_transaction_compression = ON", temporary, "INSERT INTO app.tt VALUES (1)")
+	})
+	t.Run("a real row", func(t *testing.T) {
+		run(t, "", temporary, "INSERT INTO app.tt VALUES (1)", "UPDATE app.r, app.tt SET v = v + 5 WHERE r.id = tt.id")
+	})
+	other := func(t *testing.T, table string) {
+		t.Helper()
+		newSession(t, c.Server("c")).exec("SET GLOBAL super_read_only = OFF; SET SESSION sql_log_bin = OFF; INSERT INTO " + table + " VALUES (3, 33)")
+	}
+	t.Run("skipped", func(t *testing.T) {
+		other(t, "app.skipped")
+		run(t, "c", temporary, "INSERT INTO app.tt VALUES (3)", "INSERT INTO app.skipped SELECT id, id FROM app.tt")
+	})
+	// Of another engine's tables nothing tells: the replicas in row format wait for
+	// the operator.
+	must(t, a.Exec(testenvtest.Context(t, hang), "CREATE TABLE app.m (id INT PRIMARY KEY, v INT) ENGINE = MyISAM"))
+	must(t, c.WaitInSync(testenvtest.Context(t, hang)))
+	t.Run("MyISAM skipped", func(t *testing.T) {
+		other(t, "app.m")
+		run(t, "c", "INSERT INTO app.m VALUES (3, 3)")
+	})
+	t.Run("beside MyISAM", func(t *testing.T) { run(t, "b c", temporary, "INSERT INTO app.tt VALUES (1)") })
+}
+
+// acceptEach accepts the GTID of every taint that there is, as its reason says, and
+// waits until they count.
+func (w *watched) acceptEach() {
+	w.t.Helper()
+	st := w.m.State()
+	var vouched gtid.Set
+	for _, x := range st.Taints {
+		vouched = vouched.Add(x.GTID)
+	}
+	w.mu.Lock()
+	w.accept = append(w.accept, binlog.Acceptance{DataSet: st.DataSet, GTIDs: vouched, Executed: st.Executed})
+	w.mu.Unlock()
+	w.wait("accepted", func(st *event.ServerState) bool { return len(st.Taints) == 0 && !st.Unproven.Overlaps(vouched) })
 }

@@ -62,6 +62,8 @@ func TestCompare(t *testing.T) {
 		{name: "statement there", tables: tables(1), known: event.Known{State: event.Identified, Flags: event.Statement, Tables: tables(2)}, want: "shown"},
 		{name: "statement here", flags: event.Statement, known: event.Known{State: event.Identified, Tables: tables(2)}, want: "shown"},
 		{name: "statement there, empty here", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Statement}, want: "not shown, all"},
+		{name: "statement there that changed nothing, empty here", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Statement | event.Unchanged}, want: "shown"},
+		{name: "the same, and a statement here", flags: event.Statement, known: event.Known{State: event.Identified, Flags: event.Statement | event.Unchanged}, want: "shown"},
 		{name: "the same under a filter", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Statement}, filtered: true, want: "shown"},
 		{name: "empty on both", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.Empty}, want: "shown"},
 		{name: "DDL there, empty here", flags: event.Empty, known: event.Known{State: event.Identified, Flags: event.DDL}, want: "not shown, all"},

@@ -26,7 +26,10 @@ type txn struct {
 	// unlogged: a rows event leaves it open whether foreign keys changed other
 	// tables without rows events.
 	unlogged bool
-	xid      string
+	// outside: a statement of it may have changed what [registry.onlyInnoDB] does
+	// not speak of.
+	outside bool
+	xid     string
 
 	everything bool
 	capped     bool
