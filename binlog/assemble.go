@@ -352,6 +352,9 @@ func (a *assembler) finish() outcome {
 	if t.bad {
 		t.flags |= event.NotUnderstood
 	}
+	if len(t.touched) > 0 && !t.unlogged && !t.bad {
+		t.flags |= event.CascadesLogged
+	}
 	if !t.change && t.flags&(event.XACommit|event.XARollback) == 0 {
 		t.flags |= event.Empty
 	}

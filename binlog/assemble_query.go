@@ -43,11 +43,44 @@ func (a *assembler) queryEvent(body []byte) (outcome, error) {
 }
 
 // endWithoutEngine takes the end that a transaction has when no engine takes part in
-// its commit. MERGE is one that does not.
+// its commit. MERGE is one that does not. InnoDB does when it changed a row, unless
+// of a temporary table.
 func (a *assembler) endWithoutEngine() {
+	t := &a.txn
+	if t.flags&event.Statement != 0 && !t.outside && !t.bad && len(t.touched) == 0 && a.reg.onlyInnoDB() {
+		t.flags |= event.Unchanged
+	}
 	if a.mode != Hints && slices.ContainsFunc(a.txn.touched, a.mayBeMerge) {
 		a.writeEverything(CauseCascade)
 	}
+}
+
+// isSystemSchema tells the schemas whose tables are not all known, or have other
+// engines. An empty name stands for schemas that were not listed.
+func isSystemSchema(name []byte) bool {
+	switch strings.ToLower(string(name)) {
+	case "", systemSchema, "information_schema", "performance_schema", "sys":
+		return true
+	}
+	return false
+}
+
+// onlyInnoDB tells whether each table of the server outside of the system's schemas
+// is known to be InnoDB's: then no other engine can have changed a row. What no
+// look-up found is no table, a view, or a MERGE table, which has rows of MyISAM's
+// alone. Any schema counts, since the tables below a MERGE table may be in another.
+func (g *registry) onlyInnoDB() bool {
+	// Foreign keys are known once a look-up of everything holds; from then on DDL
+	// leaves the tables that it named among those touched until they are looked up.
+	if !g.cascades.known || len(g.cascades.touched) > 0 {
+		return false
+	}
+	for n, t := range g.tables {
+		if n.schema != systemSchema && t.looked != nil && (!t.usable || !strings.EqualFold(t.looked.engine, "InnoDB")) {
+			return false
+		}
+	}
+	return true
 }
 
 // mayBeMerge tells whether the rows of a table may be those of other tables, which may
@@ -109,6 +142,7 @@ func (a *assembler) statement() error {
 		a.counts.NotUnderstood++
 		t.bad = true
 	}
+	t.outside = t.outside || !e.write || !a.query.known || slices.ContainsFunc(a.query.databases, isSystemSchema)
 	cause := CauseDDL
 	if e.write {
 		t.flags |= event.Statement

@@ -61,6 +61,7 @@ func (a *assembler) rows(t eventType, body []byte) error {
 		return err
 	}
 	a.txn.touch(p.state)
+	a.txn.unlogged = a.txn.unlogged || e.flags&rowsSQLForeignKeys == 0
 	if a.mode == Hints {
 		return nil
 	}

@@ -175,7 +175,7 @@ func TestXAAcrossRestarts(t *testing.T) {
 	}
 	var got []string
 	for _, tx := range l.rec.in(set.Subtract(from)) {
-		got = append(got, fmt.Sprintf("%b %s %s", tx.Flags, tx.XID, strings.Join(n.names(tx), " ")))
+		got = append(got, fmt.Sprintf("%b %s %s", tx.Flags&^event.CascadesLogged, tx.XID, strings.Join(n.names(tx), " ")))
 	}
 	want := []string{
 		fmt.Sprintf("%b X'6f6e65',X'',1 any:xa.t xa.t/1", event.XAPrepare),
@@ -432,7 +432,7 @@ func TestKeyCapOnRealRows(t *testing.T) {
 		s.exec(fmt.Sprintf("SET binlog_transaction_compression=%t", compression), "UPDATE t SET v=v+1")
 		set := l.caughtUp()
 		txns := l.rec.in(set.Subtract(from))
-		if len(txns) != 1 || txns[0].Flags != event.Capped || len(txns[0].Scopes) != 1 || !isWide(txns[0], "capped", "t") {
+		if len(txns) != 1 || txns[0].Flags != event.Capped|event.CascadesLogged || len(txns[0].Scopes) != 1 || !isWide(txns[0], "capped", "t") {
 			t.Errorf("wrote %+v", txns)
 		}
 		if c := l.tailer.Counters(); c.Capped != 1 || c.Wide[binlog.CauseCapped] != 1 {
@@ -473,7 +473,7 @@ func TestLargeEvents(t *testing.T) {
 		same(t, "small", n.names(txns[0]), []string{"any:large.t", "large.t/1"})
 		same(t, "large", n.names(txns[1]), []string{"any:large.t", "all:large.t"})
 		same(t, "after", n.names(txns[2]), []string{"any:large.t", "large.t/3"})
-		if txns[1].Flags != 0 {
+		if txns[1].Flags != event.CascadesLogged {
 			t.Errorf("flags %b", txns[1].Flags)
 		}
 	}

@@ -153,6 +153,7 @@ type Monitor struct {
 
 	state    atomic.Pointer[event.ServerState]
 	counters counters
+	stuck    stuckTail
 	unmet    string // why the server was never met, as last logged; Run's alone
 
 	wake chan struct{} // capacity 1: something for the owner to look at
@@ -198,6 +199,7 @@ func NewMonitor(o MonitorOptions) (*Monitor, error) {
 		room: make(chan struct{}),
 		tr:   newTracker(o.Server.Follow),
 	}
+	m.o.Tail = m.stuck.watch(o.Tail)
 	if r := o.Resume; r != nil && r.Follow == o.Server.Follow {
 		m.was.state = r
 		m.position = Position{r.BinlogFile, r.BinlogPos}

@@ -92,6 +92,9 @@ func (s *session) compose() *event.ServerState {
 	if facts != nil {
 		describeChannels(st, facts)
 	}
+	if st.ReplicationErr == "" && st.Role == event.RoleReplica {
+		st.ReplicationErr = m.stuck.text(st.Unproven)
+	}
 	s.distrustLocked(st)
 	if facts != nil {
 		st.Excluded = append(st.Excluded, facts.exclusions(lower, known)...)

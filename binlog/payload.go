@@ -204,10 +204,12 @@ func (a *assembler) large(h header, body []byte) error {
 			return err
 		}
 		a.txn.touch(p.state)
+		logged := binary.LittleEndian.Uint16(body[n:])&rowsSQLForeignKeys != 0
+		a.txn.unlogged = a.txn.unlogged || !logged
 		if a.mode == Hints {
 			return nil
 		}
-		if kind != rowsInsert && binary.LittleEndian.Uint16(body[n:])&rowsSQLForeignKeys == 0 {
+		if kind != rowsInsert && !logged {
 			a.writeCascade(p)
 		}
 		a.writeAllRows(p.state, CauseLarge)

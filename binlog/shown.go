@@ -85,6 +85,7 @@ const (
 	identityReason = "carries this GTID with another original commit time than the primary's: it is another transaction"
 	lostReason     = "holds a transaction that was lost"
 	wroteReason    = "wrote where the primary has an empty transaction"
+	cascadedReason = "rows were changed here that the primary's transaction did not change (a foreign key's cascade, as by REPLACE?)"
 )
 
 // ofAnother tells of a taint that it stands for another transaction than the
@@ -95,12 +96,14 @@ func ofAnother(x *event.Taint) bool {
 }
 
 // compareTables compares what two transactions of one identity wrote. Tables
-// that the server wrote and the primary did not are in order: cascades of
-// foreign keys are logged by some versions and not by others.
+// that the server wrote and the primary did not are in order where the primary
+// may have changed them without a rows event, by a foreign key. Where it logs
+// that ([event.CascadesLogged]), the server changed rows that the primary has: it
+// cascades at each rows event, and the primary not at each delete of a REPLACE.
 func compareTables(s *sighting, k event.Known, empty, filtered bool, taintAll func(string) verdict) verdict {
 	if (k.Flags|s.flags)&event.Statement != 0 {
-		if empty && k.Flags&event.Empty == 0 && !filtered {
-			return taintAll("the primary's statement is an empty transaction here")
+		if empty && k.Flags&(event.Empty|event.Unchanged) == 0 && !filtered {
+			return taintAll("the primary's statement is an empty transaction here; if it changed only temporary tables, or nothing, accept --gtids")
 		}
 		return verdict{decided: true, shown: true}
 	}
@@ -110,6 +113,13 @@ func compareTables(s *sighting, k event.Known, empty, filtered bool, taintAll fu
 			v.taints = append(v.taints, event.Taint{
 				Table: t, GTID: s.id.GTID, Reason: "rows of the primary's transaction are missing here",
 			})
+		}
+	}
+	if k.Flags&event.CascadesLogged != 0 {
+		for _, t := range s.tables {
+			if !slices.Contains(k.Tables, t) {
+				v.taints = append(v.taints, event.Taint{Table: t, GTID: s.id.GTID, Reason: cascadedReason})
+			}
 		}
 	}
 	if len(v.taints) == 0 && empty && k.Flags&event.Empty == 0 && !filtered {

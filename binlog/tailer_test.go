@@ -44,7 +44,7 @@ func TestTailsKeysAndHints(t *testing.T) {
 		if tx.Identity() != txns[i].Identity() || tx.OriginalCommit == 0 || tx.SizeBytes != txns[i].SizeBytes {
 			t.Errorf("hint %+v, transaction %+v", tx, txns[i])
 		}
-		if len(txns[i].Defs) != 1 || txns[i].Defs[0].Version != d.Version || txns[i].Flags != 0 {
+		if len(txns[i].Defs) != 1 || txns[i].Defs[0].Version != d.Version || txns[i].Flags != event.CascadesLogged {
 			t.Errorf("transaction %+v, definition %x", txns[i], d.Version)
 		}
 	}

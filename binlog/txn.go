@@ -23,7 +23,13 @@ type txn struct {
 	seen   uint64 // bytes so far
 	flags  event.Flags
 	change bool // something was changed
-	xid    string
+	// unlogged: a rows event leaves it open whether foreign keys changed other
+	// tables without rows events.
+	unlogged bool
+	// outside: a statement of it may have changed what [registry.onlyInnoDB] does
+	// not speak of.
+	outside bool
+	xid     string
 
 	everything bool
 	capped     bool

@@ -161,7 +161,7 @@ func (q *question) key(i int) verdict {
 	}
 	c := q.snap.Confirmed(i)
 	if rule(ruleHorizon) && !q.horizonWithin(i) {
-		return verdict{reason: ReasonBelowHorizon, stage: stageHorizon}
+		return verdict{reason: ReasonBelowHorizon, stage: stageHorizon, detail: q.snap.Server(i).ReplicationErr}
 	}
 	if rule(ruleUnseen) && !q.floorSeen(i) {
 		return verdict{reason: ReasonWriteUnseen, stage: stageFloor}

@@ -395,12 +395,12 @@ func BenchmarkMessage(b *testing.B) {
 // TestUnknownFlags: a decoder does not pass over what it can't mean.
 func TestUnknownFlags(t *testing.T) {
 	m := event.Message{First: 1, Items: []event.Item{&event.Transaction{
-		GTID: gtid.GTID{UUID: gtid.UUID{1}, Seq: 1}, Flags: event.NotUnderstood << 1,
+		GTID: gtid.GTID{UUID: gtid.UUID{1}, Seq: 1}, Flags: event.Unchanged << 1,
 	}}}
 	if _, err := event.DecodeMessage(m.AppendBinary(nil)); !errors.Is(err, event.ErrCorrupt) {
 		t.Errorf("got %v, want ErrCorrupt", err)
 	}
-	m.Items[0].(*event.Transaction).Flags = event.NotUnderstood<<1 - 1
+	m.Items[0].(*event.Transaction).Flags = event.Unchanged<<1 - 1
 	if _, err := event.DecodeMessage(m.AppendBinary(nil)); err != nil {
 		t.Errorf("all flags that there are: %v", err)
 	}

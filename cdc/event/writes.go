@@ -69,6 +69,15 @@ const (
 	// NotUnderstood: something in it could not be read or understood and was
 	// written as a wide scope; counted, never skipped.
 	NotUnderstood
+	// CascadesLogged: the transaction has rows events, and each says that the
+	// server logged what foreign keys changed besides, so that Tables names every
+	// table of which it changed a row (rules §2.2). Unset, as by an older writer:
+	// nothing is known of tables that it does not name.
+	CascadesLogged
+	// Unchanged: statements alone, which are known to have changed no row but of
+	// temporary tables, so that a replica in row format has an empty transaction
+	// of it (rules §2.2). Unset, as by an older writer: nothing is known.
+	Unchanged
 
 	allFlags Flags = 1<<iota - 1
 )

@@ -69,6 +69,7 @@ type statusServer struct {
 	Transfer    *int64   `json:"behind_transfer_txns"`
 	Confirmed   *string  `json:"confirmed"`
 	Tainted     []string `json:"tainted"`
+	Replication *string  `json:"replication"`
 }
 
 type status struct {
@@ -172,6 +173,9 @@ func (v *statusServer) state() string {
 			table = "a table that is not named yet"
 		}
 		why += "; tainted: " + table
+	}
+	if v.Replication != nil && *v.Replication != "" {
+		why += "; replication: " + *v.Replication
 	}
 	return why
 }
