@@ -65,7 +65,7 @@ func (g generator) defs() []event.DefRef {
 func (g generator) transaction() *event.Transaction {
 	return &event.Transaction{
 		GTID: g.gtid(), OriginalCommit: g.i64(), ImmediateCommit: g.i64(), SizeBytes: g.u64(),
-		Flags: event.Flags(g.n(1<<8 - 1)), XID: g.text(), Tables: g.digests(20), Scopes: g.digests(5), Defs: g.defs(),
+		Flags: event.Flags(g.n(1<<10 - 1)), XID: g.text(), Tables: g.digests(20), Scopes: g.digests(5), Defs: g.defs(),
 	}
 }
 

@@ -77,8 +77,8 @@ type ServerState struct {
 
 	BinlogFile     string // newest position whose transactions are in Shown
 	BinlogPos      uint64
-	BinlogMark     uint64    // tells BinlogFile from another file of its name; 0: not known (since format 3)
-	Ends           []RunEnd  // of runs of this data set that are over, oldest first (since format 2)
+	BinlogMark     uint64    // tells BinlogFile from another file of its name; 0: not known
+	Ends           []RunEnd  // of runs of this data set that are over, oldest first
 	SourceUUID     gtid.UUID // replicas: where it replicates from
 	IORunning      bool
 	SQLRunning     bool
@@ -91,11 +91,10 @@ type ServerState struct {
 	Grouped        bool
 	RelaxedDurable bool // innodb_flush_log_at_trx_commit or sync_binlog is not 1
 	// ProbedUnixMicro is when, by the server's own wall clock as it was at the
-	// connect, carried on by the tailer's; 0: not known (since format 3).
+	// connect, carried on by the tailer's; 0: not known.
 	ProbedUnixMicro int64
 	// Process is mysqld's process number, Connection the number of the tailer's
-	// pinned connection, which the server counts from its start; 0: not known (since
-	// format 3).
+	// pinned connection, which the server counts from its start; 0: not known.
 	Process    int64
 	Connection uint64
 }

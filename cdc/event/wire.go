@@ -20,8 +20,8 @@ var ErrNewerFormat = errors.New("newer wire format")
 var ErrCorrupt = errors.New("corrupt wire form")
 
 // oldestFormat is the oldest format that the decoders accept: the one before
-// [Format], once there is one.
-const oldestFormat uint8 = 2
+// [Format].
+const oldestFormat = Format - 1
 
 // The second byte of each encoding.
 const (

@@ -275,9 +275,7 @@ func (d *decoder) announcement(a *Announcement) {
 	a.Timelines = d.timelines()
 	a.Groups = d.groups()
 	a.FoldNames = d.bool()
-	if d.format >= 3 {
-		a.Had = d.set()
-	}
+	a.Had = d.set()
 }
 
 func (d *decoder) timelines() []TimelineStart {

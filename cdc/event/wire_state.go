@@ -140,11 +140,7 @@ func DecodeServerStateAfter(b []byte, last *ServerState) (*ServerState, error) {
 	s.BinlogMark = r.fixed64()
 	s.SourceUUID = r.array16()
 	s.UptimeSeconds, s.ThreadsRunning, s.ProbedUnixMicro = r.varint(), r.varint(), r.varint()
-	if r.format >= 3 {
-		s.Process, s.Connection = r.varint(), r.uvarint()
-	} else { // other events of the file were in the mark, and another clock told the time
-		s.BinlogMark, s.ProbedUnixMicro = 0, 0
-	}
+	s.Process, s.Connection = r.varint(), r.uvarint()
 	s.Ends = r.runEnds()
 	if err := r.close(); err != nil {
 		return nil, err

@@ -203,27 +203,6 @@ func testOldFormat(t *testing.T, name string, d decoder, format uint8) {
 	}
 }
 
-// TestStateOfTheFormatBefore: what meant something else then is not known.
-func TestStateOfTheFormatBefore(t *testing.T) {
-	for format, known := range map[string]bool{"format2": false, "format3": true} {
-		text, err := os.ReadFile(filepath.Join("testdata", format, "state.hex"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := hex.DecodeString(strings.TrimSpace(string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := event.DecodeServerState(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := s.BinlogMark != 0 && s.ProbedUnixMicro != 0 && s.Process != 0 && s.Connection != 0; got != known || s.UptimeSeconds == 0 {
-			t.Errorf("%s: mark %x, probed at %d, up for %d s", format, s.BinlogMark, s.ProbedUnixMicro, s.UptimeSeconds)
-		}
-	}
-}
-
 func FuzzDecodeMessage(f *testing.F) {
 	f.Add(example().AppendBinary(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -310,7 +289,7 @@ func example() *event.Message {
 		Items: []event.Item{
 			&event.Transaction{GTID: g(3), OriginalCommit: 1_700_000_000_000_000, ImmediateCommit: 1_700_000_000_000_123, SizeBytes: 300, Tables: table, Scopes: []key.Digest{{2}, {3}}, Defs: def},
 			&event.Transaction{GTID: g(4), OriginalCommit: 1_700_000_000_000_050, ImmediateCommit: 1_700_000_000_000_173, SizeBytes: 300, Tables: table, Scopes: []key.Digest{{4}}, Defs: def},
-			&event.Transaction{GTID: tagged, OriginalCommit: -1, Flags: event.XAPrepare | event.Statement, XID: "X'61',X'',1"},
+			&event.Transaction{GTID: tagged, OriginalCommit: -1, Flags: event.XAPrepare | event.Statement | event.Unchanged, XID: "X'61',X'',1"},
 			&event.Chunk{GTID: g(5), Number: 0, Scopes: []key.Digest{{5}, {6}}},
 			&event.Chunk{GTID: g(5), Number: 1, Total: 2, Digest: [16]byte{8}, Last: &event.Transaction{GTID: g(5), OriginalCommit: 5, Tables: table}},
 			&event.Hole{GTIDs: gtid.Of(g(6), g(7)), Headers: []event.HoleHeader{{Identity: event.Identity{GTID: g(7), OriginalCommit: 9}, Empty: true}}, Reason: "purged"},

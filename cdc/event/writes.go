@@ -6,7 +6,7 @@ import (
 )
 
 // Format is the version of the wire form that this package writes.
-const Format uint8 = 3
+const Format uint8 = 4
 
 // Version orders the transactions of a history: timeline<<43 | ordinal. "Newer"
 // always means a larger Version, never a larger GTID number (rules §1). Zero is
