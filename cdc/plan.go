@@ -252,6 +252,11 @@ func compare(t *Tail, f *PrimaryFacts, restarted bool) (gone, maybe gtid.Set, re
 		// What was delivered from that server's binlog and is in none of its
 		// files is lost, identity known or not. Holes were never read there.
 		gone = t.Delivered.Subtract(t.Holes).Subtract(r.Before).Subtract(files.read)
+		if !f.RanOn {
+			// But one that this run is committing was not executed by the last: it is given
+			// again, and what comes under it would be taken for delivered.
+			gone = gone.Union(t.Holes.Intersect(f.Owned).Subtract(f.Executed).Subtract(files.read))
+		}
 		if files.common || f.Relaxed || !gone.IsEmpty() || !files.differs.IsEmpty() {
 			// Behind the newest commit that both have, a delivered GTID that the stream
 			// does not name (of its base, or older than what it remembers) was given

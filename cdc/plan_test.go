@@ -123,6 +123,20 @@ func TestPlan(t *testing.T) {
 			with: func(t *Tail, _ *PrimaryFacts) { t.Holes = s("a4-5") },
 		},
 		{
+			name: "a hole that another run is committing is given again", tail: tail("a1-9"), facts: primary(planA, 2, "a1-8"), newHistory: true, lost: "a9", newly: "a9", ids: "a9", from: "a1-8",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Holes, f.Owned = s("a9"), s("a9")
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-8"), 0)}
+			},
+		},
+		{
+			name: "mysqld ran on: it is committing the hole", tail: tail("a1-9"), facts: primary(planA, 2, "a1-8"), from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Holes, f.Owned, f.RanOn = s("a9"), s("a9"), true
+				f.Restart = &RestartEvidence{Before: s("a1-3"), Commits: commits(s("a4-8"), 0)}
+			},
+		},
+		{
 			name: "earlier losses stay", tail: tail("a1-7"), facts: primary(planB, 3, "a1-7"), lost: "a8-9", ids: "a8-9", from: "a1-7",
 			with: func(t *Tail, _ *PrimaryFacts) { t.Lost, t.LostIDs = s("a8-9"), ids(s("a8-9"), 0) },
 		},

@@ -148,7 +148,8 @@ func (w *world) compare(l *ledger, s *server, restarted bool) (gone, maybe set, 
 			}
 			return 0, maybe, true
 		}
-		gone = l.delivered &^ l.holes &^ s.previousGTIDs(len(s.binlog))
+		// Holes were never read there; the one that it is committing again it has not.
+		gone = (l.delivered&^l.holes | l.holes&s.owned&^s.executed) &^ s.previousGTIDs(len(s.binlog))
 	}
 	var differs set
 	for _, e := range s.binlog[s.purged:] {
