@@ -249,7 +249,7 @@ func promotion(t *testing.T, c *testenv.Cluster) {
 	var ids int
 	now, err := wa.m.PrimaryFacts(t.Context(), facts.Restart.Files[0])
 	must(t, err)
-	must(t, wa.m.ReadIdentities(t.Context(), now.Restart.Before, now.Executed, func(tx *event.Transaction) error {
+	must(t, wa.m.ReadIdentities(t.Context(), now.Restart.Before, now.Executed, "", func(tx *event.Transaction) error {
 		if tx.OriginalCommit == 0 || tx.ImmediateCommit != tx.OriginalCommit {
 			t.Errorf("%s committed at %d, at first at %d, on the server itself", tx.GTID, tx.ImmediateCommit, tx.OriginalCommit)
 		}

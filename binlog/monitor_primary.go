@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -50,6 +51,9 @@ type ReuseScope struct {
 	// Purged: that file is gone, so that nothing can be compared; a new history
 	// must begin.
 	Purged bool
+	// Newest is the file that the server writes now. Made under gtid_mode=ON, it
+	// holds no transaction without a GTID: changing the mode begins a new one.
+	Newest string
 }
 
 // PrimaryFacts probes the server and reads the rest beside it. lastFile names
@@ -131,20 +135,42 @@ func (m *Monitor) RanOn(announced event.Epoch) bool {
 // errReadEnough ends a tail that has shown all that was asked for.
 var errReadEnough = errors.New("enough")
 
+// toFileTimeout bounds how long ReadIdentities goes on to a file behind what it was
+// asked for.
+const toFileTimeout = 10 * time.Second
+
 // ReadIdentities reads the binlog from a set on until everything of until has
-// been seen, and yields each transaction, as Hints has it. It runs a tail of its
-// own (MonitorOptions.Tail). An error of yield ends it and is returned.
-func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yield func(*event.Transaction) error) error {
+// been seen, and yields each transaction, as Hints has it; then on to the file,
+// where one is named, yielding nothing more, for as long as toFileTimeout: a
+// transaction without a GTID on the way is an [AnonymousError]. It runs a tail of
+// its own (MonitorOptions.Tail). An error of yield ends it and is returned.
+func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, file string, yield func(*event.Transaction) error) error {
 	if m.o.Tail == nil {
 		return fmt.Errorf("read identities of %s: no Tail", &m.o.Server)
 	}
-	r := &identityReader{rest: until.Subtract(from), yield: yield}
+	r := &identityReader{rest: until.Subtract(from), file: file, yield: yield}
 	if r.rest.IsEmpty() {
 		return nil
 	}
-	err := m.o.Tail(ctx, from, r)
+	tail, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.NewTimer(toFileTimeout)
+	timer.Stop()
+	defer timer.Stop()
+	r.seen = func() { timer.Reset(toFileTimeout) }
+	go func() {
+		select {
+		case <-timer.C:
+			cancel()
+		case <-tail.Done():
+		}
+	}()
+	err := m.o.Tail(tail, from, r)
 	switch {
 	case r.done && r.err == nil:
+		return nil
+	case r.rest.IsEmpty() && tail.Err() != nil && !errors.Is(ctx.Err(), context.Canceled):
+		m.log.Warn("what is behind the transactions that were compared could not be looked through in time for one without a GTID", "server", m.o.Server.Name, "until", file)
 		return nil
 	case r.err != nil:
 		return r.err
@@ -157,12 +183,19 @@ func (m *Monitor) ReadIdentities(ctx context.Context, from, until gtid.Set, yiel
 // identityReader is the Handler of ReadIdentities; one goroutine calls it.
 type identityReader struct {
 	rest  gtid.Set
+	file  string // to go on to; empty: none
+	at    Position
 	yield func(*event.Transaction) error
+	seen  func() // called when rest is empty
 	done  bool
 	err   error
 }
 
-func (r *identityReader) Transaction(_ context.Context, t *event.Transaction, _ Position) error {
+func (r *identityReader) Transaction(_ context.Context, t *event.Transaction, at Position) error {
+	r.at = at
+	if r.rest.IsEmpty() {
+		return nil
+	}
 	if r.err = r.yield(t); r.err != nil {
 		return r.err
 	}
@@ -172,14 +205,29 @@ func (r *identityReader) Transaction(_ context.Context, t *event.Transaction, _ 
 func (r *identityReader) Hole(_ context.Context, h *event.Hole) error { return r.less(h.GTIDs) }
 
 func (r *identityReader) Definitions(context.Context, []event.TableDefinition) error { return nil }
-func (r *identityReader) Progress(context.Context, Position) error                   { return nil }
+
+func (r *identityReader) Progress(_ context.Context, at Position) error {
+	r.at = at
+	return r.enough()
+}
 
 func (r *identityReader) less(seen gtid.Set) error {
-	if r.rest = r.rest.Subtract(seen); r.rest.IsEmpty() {
-		r.done = true
-		return errReadEnough
+	if r.rest.IsEmpty() {
+		return nil
 	}
-	return nil
+	if r.rest = r.rest.Subtract(seen); r.rest.IsEmpty() {
+		r.seen()
+	}
+	return r.enough()
+}
+
+func (r *identityReader) enough() error {
+	there := r.file == "" || r.at.File == r.file || r.at.after(Position{File: r.file})
+	if !r.rest.IsEmpty() || !there {
+		return nil
+	}
+	r.done = true
+	return errReadEnough
 }
 
 // reuse finds the scope of the comparison of rules §11.2.
@@ -192,12 +240,13 @@ func (b *sqlBackend) reuse(ctx context.Context, lastFile string) (ReuseScope, er
 		return ReuseScope{Purged: lastFile != ""}, nil
 	}
 	i := len(files) - 1
+	newest := files[i].Name
 	if lastFile != "" {
 		if i = fileIndex(files, lastFile); i < 0 {
-			return ReuseScope{Purged: true}, nil
+			return ReuseScope{Purged: true, Newest: newest}, nil
 		}
 	}
-	var scope ReuseScope
+	scope := ReuseScope{Newest: newest}
 	for _, f := range files[i:] {
 		scope.Files = append(scope.Files, f.Name)
 	}

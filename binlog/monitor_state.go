@@ -129,7 +129,7 @@ func (s *session) distrustLocked(st *event.ServerState) {
 
 // excludedMute begins the exclusion of a replica of which nothing tells which
 // transactions it has under GTIDs that were given again (rules §11.2).
-const excludedMute = "transactions were lost whose GTIDs were given again, and no binlog tells which ones it has"
+const excludedMute = "GTIDs were or may have been given again, or the primary wrote without one, and no binlog tells what this server has"
 
 // IsCopyExclusion tells whether an entry of [event.ServerState].Excluded is there
 // because the server's data came without a binlog that tells what it is.

@@ -182,8 +182,9 @@ func (l *ledger) hole(h *event.Hole) {
 	}
 	if h.Anonymous {
 		// Nothing that the primary says counts until the next announcement
-		// (rules §6.2).
-		l.announced = event.Announcement{NewlyLost: l.everLost}
+		// (rules §6.2). Which one was in force is no longer told: what had been
+		// delivered is, by which [plan] knows why.
+		l.announced = event.Announcement{NewlyLost: l.everLost, Had: l.delivered.Set()}
 	}
 }
 

@@ -3,6 +3,7 @@ package cdc
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"tidegate/binlog/gtid"
 	"tidegate/cdc/event"
@@ -39,6 +40,9 @@ type PrimaryFacts struct {
 	Seen []event.Identity
 	// Doubted could not be compared, though there is reason to.
 	Doubted gtid.Set
+	// Anonymous: what had to be compared could not, since the binlog has a transaction
+	// without a GTID there. The stream may have passed it, or not.
+	Anonymous bool
 }
 
 // RestartEvidence is what was read again in the binlog after a restart (rules
@@ -84,7 +88,7 @@ type Tail struct {
 	Delivered, Holes, Lost gtid.Set
 	LostIDs                []event.Identity
 	History                event.History
-	Announced              event.Announcement // Epoch 0: none in force
+	Announced              event.Announcement // Epoch 0: none in force; see anonymous
 	Groups                 []event.GroupColumn
 	FoldNames              bool
 	KnownEmpty             gtid.Set
@@ -127,6 +131,21 @@ func (t *Tail) Newest(purged gtid.Set) (named gtid.Set, made map[Commit]bool) {
 	return b.Set(), made
 }
 
+// Last returns the newest transaction that the stream names and that is in a set, or
+// an empty set.
+func (t *Tail) Last(of gtid.Set) gtid.Set {
+	of = of.Subtract(t.Holes)
+	for _, c := range slices.Backward(t.Commits) {
+		if of.Contains(c.GTID) {
+			return gtid.Of(c.GTID)
+		}
+	}
+	return gtid.Set{}
+}
+
+// anonymous tells whether a transaction without a GTID ended what was announced.
+func (t *Tail) anonymous() bool { return t.Announced.Epoch == 0 && !t.Announced.Had.IsEmpty() }
+
 // verdict is what a writer announces, and from where it goes on.
 type verdict struct {
 	newHistory bool
@@ -159,6 +178,11 @@ func (f *PrimaryFacts) validate() error {
 // binlog is ahead of its executed set, and it goes on committing. What the
 // binlog after a restart no longer has, or has under another identity, is lost
 // as an identity; when its GTID was given again, the history ends (§11.2).
+//
+// A transaction without a GTID is in no set. Who has executed the same GTIDs as
+// the primary may lack it, and by auto position no replica gets it: all that the
+// primary has is then in doubt elsewhere, like what may have been given again, so
+// that no server counts before its operator has said that it is a copy.
 func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 	v := verdict{}
 	has := f.Executed.Union(f.Owned)
@@ -172,7 +196,7 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 		newly = t.Delivered.Union(t.PrevE).Union(ofServer(t.Anywhere, f.UUID)).Subtract(has)
 	}
 	gone, maybe, reason := compare(t, f, sameServer && !sameRun)
-	var missed gtid.Set // behind a transaction without a GTID nothing is read twice
+	var missed gtid.Set
 	if t.Announced.Epoch != 0 {
 		missed = has.Subtract(t.Delivered)
 	}
@@ -181,12 +205,18 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 		// all of it.
 		maybe = maybe.Union(missed)
 	}
+	anonymous := f.Anonymous || t.anonymous()
+	if anonymous {
+		maybe = maybe.Union(f.Executed.Subtract(gone))
+	}
 	newly = newly.Union(gone).Union(maybe)
 	switch {
 	case t.Empty:
 		v.begin("the stream has nothing to continue")
+	case anonymous:
+		v.begin("the primary has a transaction without a GTID: nothing tells which other servers have it")
 	case t.Announced.Epoch == 0 && t.History > 0:
-		v.begin("an anonymous transaction, or a stream never announced")
+		v.begin("a stream that was never announced")
 	case t.OtherFold:
 		v.begin("keys are folded by another version or with another secret")
 	case t.FoldNames != f.FoldNames:
@@ -203,10 +233,13 @@ func plan(t *Tail, f *PrimaryFacts, columns []event.GroupColumn) verdict {
 		}
 	}
 	if v.newHistory {
-		// All that the primary has, but for what was or may have been given again, or
-		// never came, and is still in its binlog: that is read, so that the stream
-		// names it (rules §11.2).
-		v.delivered = f.Executed.Subtract(newly.Union(missed).Subtract(f.Purged))
+		v.delivered = f.Executed
+		if !anonymous {
+			// But for what was or may have been given again, or never came, and is still
+			// in its binlog: that is read, so that the stream names it (rules §11.2). No
+			// server lets a reader by GTID pass a transaction without one.
+			v.delivered = f.Executed.Subtract(newly.Union(missed).Subtract(f.Purged))
+		}
 		v.knownEmpty = t.KnownEmpty.Intersect(v.delivered).Subtract(newly)
 	} else {
 		v.delivered = t.Delivered.Subtract(lost)
@@ -229,6 +262,19 @@ func ofServer(s gtid.Set, uuid gtid.UUID) (own gtid.Set) {
 		}
 	}
 	return own
+}
+
+// from is what the tailer says that it has: all that is delivered, less the newest
+// transaction that the primary's binlog still has. A server begins a dump in the
+// newest file of which the reader has everything before. With all that is delivered
+// that file may lie behind a transaction without a GTID that nobody has read, written
+// while no tailer was there. What comes again is skipped by its identity (rules
+// §11.4). A new history has nothing behind its first checkpoint yet.
+func (v *verdict) from(t *Tail, f *PrimaryFacts) gtid.Set {
+	if v.newHistory {
+		return v.delivered
+	}
+	return v.delivered.Subtract(t.Last(v.delivered.Intersect(f.Executed).Subtract(f.Purged)))
 }
 
 func (v *verdict) begin(why string) {

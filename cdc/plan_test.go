@@ -379,8 +379,23 @@ func TestPlan(t *testing.T) {
 			},
 		},
 		{
-			name: "an anonymous transaction", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",
+			name: "never announced", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",
 			with: func(t *Tail, _ *PrimaryFacts) { t.Announced = event.Announcement{} },
+		},
+		{
+			name: "an anonymous transaction: all is in doubt, and nothing is read again", tail: tail("a1-9"), facts: primary(planA, 1, "a1-11"), newHistory: true, newly: "a1-11", from: "a1-11",
+			with: func(t *Tail, f *PrimaryFacts) {
+				t.Announced = event.Announcement{Had: s("a1-9")}
+				f.Purged = s("a1-3")
+			},
+		},
+		{
+			name: "an anonymous transaction in what is compared", tail: tail("a1-9"), facts: primary(planA, 2, "a1-8 a10"), newHistory: true, lost: "a9", newly: "a1-10", ids: "a9", from: "a1-8 a10",
+			with: func(t *Tail, f *PrimaryFacts) { f.Anonymous, f.RanOn = true, true },
+		},
+		{
+			name: "an anonymous transaction, and one is another than it was", tail: tail("a1-9"), facts: primary(planB, 2, "a1-9"), newHistory: true, newly: "a1-9", ids: "a4", from: "a1-9",
+			with: func(t *Tail, f *PrimaryFacts) { f.Anonymous, f.Seen = true, ids(s("a4"), 100) },
 		},
 		{
 			name: "another way to fold keys", tail: tail("a1-9"), facts: primary(planA, 1, "a1-9"), newHistory: true, from: "a1-9",

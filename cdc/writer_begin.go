@@ -111,7 +111,7 @@ func (w *Writer) begin(ctx context.Context, f *PrimaryFacts) (gtid.Set, error) {
 	}
 	w.log.Info("announced primary", "server", f.Server, "epoch", f.Epoch, "history", v.ann.History, "timeline", w.header.Timeline,
 		"lost", v.ann.NewlyLost.Count(), "hole", v.hole.Count())
-	return v.delivered, nil
+	return v.from(w.tail, f), nil
 }
 
 // say publishes one item and waits until it is stored.

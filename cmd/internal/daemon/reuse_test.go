@@ -139,7 +139,7 @@ func (w *world) yesWithout(p *program, never *testenv.Server, list ...*testenv.S
 					got, err := a(w.ctx, question{server: never.Name(), key: k})
 					w.must(err)
 					if got.yes {
-						w.t.Fatalf("WRONG YES: %s for %s holds what was lost", never.Name(), k)
+						w.t.Fatalf("WRONG YES: %s for %s may be an old row", never.Name(), k)
 					}
 				}
 				got, err := a(w.ctx, question{server: s.Name(), key: k})

@@ -221,7 +221,8 @@ func (l *lead) write(ctx context.Context, s *server, epoch event.Epoch) (err err
 // factsTimeout bounds the probe and the reading before an announcement.
 const factsTimeout = time.Minute
 
-// facts asks the primary what has to be known before it is announced.
+// facts asks the primary what has to be known before it is announced, and compares
+// its binlog with the stream where there is reason to.
 func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cdc.PrimaryFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, factsTimeout)
 	defer cancel()
@@ -230,7 +231,21 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	if err != nil {
 		return cdc.PrimaryFacts{}, err
 	}
-	facts := cdc.PrimaryFacts{
+	facts, err := l.compare(ctx, m, &f, tail, last, known)
+	var anonymous *binlog.AnonymousError
+	if errors.As(err, &anonymous) {
+		// By GTID nobody reads past it, so that what is behind it can't be compared.
+		l.log.Warn("the primary's binlog has a transaction without a GTID in what has to be compared with the stream", "server", f.Server, "error", err)
+		facts.Restart, facts.Whole, facts.Anonymous = nil, nil, true
+		err = nil
+	}
+	return facts, err
+}
+
+// compare holds the primary's binlog against the stream, from last on if that is
+// known. The facts are whole with an error, too, but for what was to be compared.
+func (l *lead) compare(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail, last event.RunEnd, known bool) (facts cdc.PrimaryFacts, err error) {
+	facts = cdc.PrimaryFacts{
 		Seen:   slices.Clone(l.seen),
 		Server: f.Server, UUID: f.ServerUUID, Epoch: f.Epoch, Owned: f.Owned, Executed: f.Executed, Purged: f.Purged,
 		GTIDMode: f.GTIDMode, Drained: f.Drained, FoldNames: f.LowerCaseTableNames != 0, Relaxed: f.Relaxed,
@@ -239,7 +254,7 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	restarted := tail.Announced.Epoch != 0 && tail.Announced.ServerUUID == f.ServerUUID && tail.Announced.Epoch != f.Epoch
 	reused := len(l.seen) > 0 && !tail.Empty
 	if restarted && !reused {
-		if proven, err := l.newest(ctx, m, &f, tail, &facts); proven || err != nil {
+		if proven, err := l.newest(ctx, m, f, tail, &facts); proven || err != nil {
 			return facts, err
 		}
 	}
@@ -248,10 +263,12 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	anywhere := !known || last.Epoch == 0 || f.Restart.Purged && !facts.RanOn
 	switch {
 	case reused || restarted && anywhere:
-		err = l.whole(ctx, m, &f, &facts)
+		err = l.whole(ctx, m, f, &facts)
 		return facts, err
 	case !restarted:
-		err = l.differing(ctx, m, &f, tail, &facts)
+		if err = l.differing(ctx, m, f, tail, &facts); err == nil {
+			err = l.passable(ctx, m, f, tail)
+		}
 		return facts, err
 	}
 	// Another run of the announced primary: what its binlog says now is compared
@@ -263,7 +280,7 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 	if f.Restart.Purged {
 		return facts, nil
 	}
-	err = m.ReadIdentities(ctx, before, f.Executed, func(t *event.Transaction) error {
+	err = m.ReadIdentities(ctx, before, f.Executed, f.Restart.Newest, func(t *event.Transaction) error {
 		facts.Restart.Commits = append(facts.Restart.Commits, commitOf(t))
 		return nil
 	})
@@ -275,7 +292,7 @@ func (l *lead) facts(ctx context.Context, m *binlog.Monitor, tail *cdc.Tail) (cd
 		return facts, nil
 	}
 	if err != nil {
-		return cdc.PrimaryFacts{}, fmt.Errorf("compare the binlog after a restart: %w", err)
+		return facts, fmt.Errorf("compare the binlog after a restart: %w", err)
 	}
 	l.log.Info("the binlog since the announced run was held against the stream", "server", f.Server, "from", last.File, "compared", len(facts.Restart.Commits))
 	return facts, nil
@@ -293,7 +310,7 @@ func (l *lead) newest(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryF
 	}
 	there := named.Intersect(f.Executed).Subtract(f.Purged)
 	whole := &cdc.WholeBinlog{Before: f.Executed.Subtract(there), Newest: true}
-	err = m.ReadIdentities(ctx, whole.Before, f.Executed, func(t *event.Transaction) error {
+	err = m.ReadIdentities(ctx, whole.Before, f.Executed, f.Restart.Newest, func(t *event.Transaction) error {
 		c := commitOf(t)
 		proven = proven || made[c]
 		whole.Commits = append(whole.Commits, c)
@@ -322,7 +339,7 @@ func commitOf(t *event.Transaction) cdc.Commit {
 // is given again. What was purged has to be told of with it (rules §11.2).
 func (l *lead) whole(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, facts *cdc.PrimaryFacts) error {
 	facts.Whole = &cdc.WholeBinlog{Before: f.Purged}
-	err := m.ReadIdentities(ctx, f.Purged, f.Executed, func(t *event.Transaction) error {
+	err := m.ReadIdentities(ctx, f.Purged, f.Executed, f.Restart.Newest, func(t *event.Transaction) error {
 		facts.Whole.Commits = append(facts.Whole.Commits, commitOf(t))
 		return nil
 	})
@@ -343,7 +360,7 @@ func (l *lead) whole(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFa
 func (l *lead) differing(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail, facts *cdc.PrimaryFacts) error {
 	compare := toCompare(f, tail)
 	var read gtid.Builder
-	err := m.ReadIdentities(ctx, f.Executed.Subtract(compare), f.Executed, func(t *event.Transaction) error {
+	err := m.ReadIdentities(ctx, f.Executed.Subtract(compare), f.Executed, f.Restart.Newest, func(t *event.Transaction) error {
 		facts.Seen = append(facts.Seen, t.Identity())
 		read.Add(t.GTID)
 		return nil
@@ -355,6 +372,27 @@ func (l *lead) differing(ctx context.Context, m *binlog.Monitor, f *binlog.Prima
 	}
 	if err != nil {
 		return fmt.Errorf("compare the binlog of the primary: %w", err)
+	}
+	return nil
+}
+
+// passableTimeout bounds how long the newest transaction of the stream is looked for.
+const passableTimeout = 10 * time.Second
+
+// passable looks for a transaction without a GTID behind the newest one that the
+// stream has of the primary's binlog. One that was written while no tailer was
+// there has to be known before anything is announced: no set shows it.
+func (l *lead) passable(ctx context.Context, m *binlog.Monitor, f *binlog.PrimaryFacts, tail *cdc.Tail) error {
+	ctx, cancel := context.WithTimeout(ctx, passableTimeout)
+	defer cancel()
+	last := tail.Last(f.Executed.Subtract(f.Purged))
+	err := m.ReadIdentities(ctx, f.Executed.Subtract(last), f.Executed, f.Restart.Newest, func(*event.Transaction) error { return nil })
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.log.Warn("the newest transaction of the stream was not found in the primary's binlog in time", "server", f.Server, "gtid", last)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for a transaction without a GTID in the primary's binlog: %w", err)
 	}
 	return nil
 }
