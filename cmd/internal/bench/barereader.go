@@ -63,7 +63,7 @@ func startBareReader(ctx context.Context, s *testenv.Server) (*bareReader, error
 	}
 	r := &bareReader{server: s, from: from}
 	r.syncer = replication.NewBinlogSyncer(replication.BinlogSyncerConfig{
-		ServerID: bareServerID, Flavor: mysql.MySQLFlavor, Host: "127.0.0.1", Port: uint16(s.Port()),
+		ServerID: bareServerID, Flavor: mysql.MySQLFlavor, Host: s.Socket(),
 		User: testenv.TidegateUser, Password: testenv.TidegatePassword,
 		RawModeEnabled: true, SynchronousEventHandler: r, DisableRetrySync: true, Logger: slog.New(slog.DiscardHandler),
 	})

@@ -30,7 +30,8 @@ const (
 // readers, with bare readers of all binlogs, and with a Tidegate that follows
 // all servers. All mysqlds share one processor; writers and bare readers (this
 // process) and Tidegate (a process of its own) have the others, so that what is
-// lost is what is asked of mysqld, and not the readers' own work.
+// lost is what is asked of mysqld, and not the readers' own work. Whoever reads a
+// binlog does so over the server's Unix socket, as a tailer beside it would.
 func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error) {
 	c, err := b.startServers(ctx, testenv.Options{})
 	if err != nil {
@@ -48,7 +49,7 @@ func (b *bench) confirmCostRow(ctx context.Context) (figures []Figure, err error
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	file := filepath.Join(c.Dir(), "tidegate.yaml")
-	if err := os.WriteFile(file, []byte(configText(c, filepath.Join(c.Dir(), "tidegate"))), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(configText(c, filepath.Join(c.Dir(), "tidegate"), (*testenv.Server).Socket)), 0o600); err != nil {
 		return nil, err
 	}
 	daemon, err := b.newChild("confirm_cost", "run", readyOverHTTP, file)

@@ -17,12 +17,13 @@ import (
 )
 
 // configText is a configuration for the servers of a sandbox, everything else
-// as it is by default, with all that is kept under dir.
-func configText(c *testenv.Cluster, dir string) string {
+// as it is by default, with all that is kept under dir. addr is how Tidegate reaches
+// a server.
+func configText(c *testenv.Cluster, dir string, addr func(*testenv.Server) string) string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "cluster: bench\ndata_dir: %q\nlisten: {http: \"127.0.0.1:0\", resp: \"127.0.0.1:0\"}\nservers:\n", dir)
 	for _, s := range c.Servers() {
-		fmt.Fprintf(&t, "  - {name: %s, addr: %q, user: %s, password: %s}\n", s.Name(), s.Addr(), testenv.TidegateUser, testenv.TidegatePassword)
+		fmt.Fprintf(&t, "  - {name: %s, addr: %q, app_addr: %q, user: %s, password: %s}\n", s.Name(), addr(s), s.Addr(), testenv.TidegateUser, testenv.TidegatePassword)
 	}
 	return t.String()
 }
@@ -36,7 +37,7 @@ type tidegate struct {
 
 // startTidegate runs everything for the servers of c, with its data in dir.
 func (b *bench) startTidegate(ctx context.Context, c *testenv.Cluster, dir string) (*tidegate, error) {
-	cfg, err := config.Parse("bench", []byte(configText(c, dir)), os.LookupEnv)
+	cfg, err := config.Parse("bench", []byte(configText(c, dir, (*testenv.Server).Addr)), os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,26 @@ func checkAddr(s string) string {
 	return ""
 }
 
+// maxSocketPath is what a Unix socket's address can hold, less its final zero.
+const maxSocketPath = 107
+
+// isSocket tells whether the address of a server is the path of a Unix socket.
+func isSocket(addr string) bool { return strings.HasPrefix(addr, "/") }
+
+// checkServerAddr says what is wrong with the address of a server, or nothing.
+func checkServerAddr(s string) string {
+	switch {
+	case isSocket(s) && len(s) > maxSocketPath:
+		return fmt.Sprintf("%q: the path of a Unix socket may have %d bytes at most, this has %d", s, maxSocketPath, len(s))
+	case isSocket(s):
+		return ""
+	}
+	if _, _, err := net.SplitHostPort(s); err != nil {
+		return fmt.Sprintf("%q is no host:port, and no absolute path of a Unix socket", s)
+	}
+	return checkAddr(s)
+}
+
 // IsLoopback tells whether a listen address can be reached from this machine
 // alone. A name other than localhost counts as reachable from elsewhere.
 func IsLoopback(addr string) bool {
@@ -66,9 +86,15 @@ func (c *Config) checkServers(add func(path, message string)) {
 		}
 		names[s.Name] = i
 		for _, a := range []struct{ key, value string }{{".addr", s.Addr}, {".app_addr", s.AppAddr}} {
-			if why := checkAddr(a.value); a.value != "" && why != "" {
+			if why := checkServerAddr(a.value); a.value != "" && why != "" {
 				add(at+a.key, why)
 			}
+		}
+		if isSocket(s.Addr) && s.AppAddr == "" {
+			add(at+".app_addr", "addr is a Unix socket, which is no address for applications on other hosts: give the host:port that they use (or the path, if all of them run here)")
+		}
+		if isSocket(s.Addr) && s.TLS.Enabled {
+			add(at+".tls.enabled", "addr is a Unix socket: nothing leaves the host, and it has no name that a certificate could hold")
 		}
 		if j, dup := addrs[s.Addr]; dup && s.Addr != "" {
 			add(at+".addr", fmt.Sprintf("%q is the address of servers[%d] too", s.Addr, j))

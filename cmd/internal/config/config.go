@@ -45,11 +45,11 @@ type Config struct {
 // Server is one mysqld.
 type Server struct {
 	Name         string `yaml:"name" doc:"the server's name in answers, letters, digits, - and _" required:"true"`
-	Addr         string `yaml:"addr" doc:"host:port that Tidegate connects to" required:"true"`
+	Addr         string `yaml:"addr" doc:"host:port that Tidegate connects to, or the path of a Unix socket (then app_addr is needed): the cheapest for the server, where its tailer runs beside it" required:"true"`
 	User         string `yaml:"user" doc:"MySQL account" default:"tidegate"`
 	Password     Secret `yaml:"password" doc:"its password; better password_file or ${VARIABLE}"`
 	PasswordFile string `yaml:"password_file" doc:"file with the password; a trailing newline is dropped"`
-	AppAddr      string `yaml:"app_addr" doc:"host:port that applications use, given back in answers; empty: addr"`
+	AppAddr      string `yaml:"app_addr" doc:"host:port (or path of a Unix socket) that applications use, given back in answers; empty: addr"`
 	Weight       int    `yaml:"weight" doc:"share of reads among replicas that may serve; 0: route never chooses it" default:"1" min:"0" max:"1000"`
 	Follow       string `yaml:"follow" doc:"binlog: read its binlog (needs log_bin and log_replica_updates); executed: positions only, for a replica without binlog" default:"binlog" oneof:"binlog executed"`
 	TLS          TLS    `yaml:"tls" doc:"TLS to this server"`
