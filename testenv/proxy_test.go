@@ -3,6 +3,7 @@ package testenv_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -86,9 +87,10 @@ func TestProxy(t *testing.T) {
 		c := dial(t, p)
 		go func() { _, _ = c.Write(big) }()
 		expect(t, c, big, within)
-		if to, from := p.Bytes(); to != int64(len(big)) || from != int64(len(big)) {
-			t.Errorf("counted %d and %d, want %d", to, from, len(big))
-		}
+		testenvtest.WaitUntil(t, within, func() (bool, string) { // counted once they are sent
+			to, from := p.Bytes()
+			return to == int64(len(big)) && from == int64(len(big)), fmt.Sprintf("counted %d and %d, want %d", to, from, len(big))
+		})
 		must(t, c.(*net.TCPConn).CloseWrite()) // an end passes through and back
 		if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
 			t.Errorf("after the end: %d, %v", n, err)
