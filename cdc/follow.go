@@ -450,7 +450,8 @@ func (f *Follower) take(d decoded) error {
 	if m.Generation < f.generation {
 		f.n.ignored.Add(1)
 		out := *m
-		out.Items = nil
+		// Who resumes behind it has to know the highest.
+		out.Items, out.Generation = nil, f.generation
 		m = &out
 	}
 	f.generation = max(f.generation, m.Generation)

@@ -133,7 +133,7 @@ func TestRivalWriterIsFenced(t *testing.T) {
 func TestLowerGenerationIsIgnored(t *testing.T) {
 	c := open(t, options(t, t.TempDir()))
 	r := newRecorder()
-	f, _ := follow(t, c, r)
+	f, following := follow(t, c, r)
 	for range 2 {
 		w := write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
 		w.end(t)
@@ -156,17 +156,27 @@ func TestLowerGenerationIsIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Prev, m.Count, m.Generation, m.First = m.Digest, m.Count+1, 1, m.First+uint64(len(m.Items))
-	m.Items = []event.Item{tx(6)}
-	if _, err := c.JetStream().Publish(t.Context(), c.WritesSubject(), m.AppendBinary(nil)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() string {
-		if got := f.Counters(); got.Ignored != 1 {
-			return fmt.Sprintf("%d messages ignored", got.Ignored)
+	for _, resumed := range []bool{false, true} {
+		if resumed { // behind the ignored one
+			if err := following.stop(); err != nil {
+				t.Fatal(err)
+			}
+			f, _ = follow(t, c, r)
 		}
-		return ""
-	})
+		m.Prev, m.Count, m.Generation, m.First = m.Digest, m.Count+1, 1, m.First+uint64(len(m.Items))
+		m.Items = []event.Item{tx(6)}
+		data := m.AppendBinary(nil)
+		m.Digest = event.DigestOf(data)
+		if _, err := c.JetStream().Publish(t.Context(), c.WritesSubject(), data); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, func() string {
+			if got := f.Counters(); got.Messages == 0 || got.Ignored != 1 {
+				return fmt.Sprintf("resumed %v: %d messages ignored of %d", resumed, got.Ignored, got.Messages)
+			}
+			return ""
+		})
+	}
 	// The next writer ignores it too, and goes on behind it.
 	w = write(t, c, cdc.WriterOptions{}, facts(upTo(0)))
 	if !w.tail.Delivered.Equal(upTo(5)) {
