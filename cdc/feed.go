@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -107,6 +108,33 @@ func (c *Conn) scan(ctx context.Context, first, last uint64, fn func(raw) error)
 	return nil
 }
 
+// errGone: what was to be read was purged, or expired, meanwhile.
+var errGone = errors.New("the stream has lost it meanwhile")
+
+// goneEvery is how often a scan looks whether what it waits for is still there.
+const goneEvery = time.Second
+
+// awaitGone waits until WRITES has no message left up to last; it returns false when
+// ctx ends before. Who reads a range would wait for ever then, where nobody writes.
+func (c *Conn) awaitGone(ctx context.Context, last uint64) bool {
+	tick := time.NewTicker(goneEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		s, err := c.js.Stream(ctx, c.names.writes)
+		if err != nil {
+			continue // the feed breaks by itself
+		}
+		if st := s.CachedInfo().State; st.Msgs == 0 || st.FirstSeq > last {
+			return true
+		}
+	}
+}
+
 func (c *Conn) scanOnce(ctx context.Context, first *uint64, last uint64, fn func(raw) error) error {
 	f, err := c.openFeed(ctx, c.names.writes, from(*first))
 	if err != nil {
@@ -115,8 +143,20 @@ func (c *Conn) scanOnce(ctx context.Context, first *uint64, last uint64, fn func
 	defer f.close()
 	stop := context.AfterFunc(ctx, f.it.Stop)
 	defer stop()
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var gone atomic.Bool
+	go func() {
+		if c.awaitGone(watch, last) {
+			gone.Store(true)
+			f.it.Stop()
+		}
+	}()
 	for {
 		m, err := f.next()
+		if gone.Load() {
+			return fmt.Errorf("read %s up to %d: %w", c.names.writes, last, errGone)
+		}
 		if err != nil {
 			return err
 		}

@@ -480,10 +480,10 @@ func (f *Follower) deliver(seq uint64, m *event.Message) error {
 			f.caughtUp(f.n.lastSeq.Load())
 		}
 		f.history = cp.History
-	} else if a, ok := one[*event.Announcement](m); ok {
-		f.history = a.History
 	} else if f.cold {
 		return fmt.Errorf("message %d is no checkpoint: %w", seq, errRebuild)
+	} else if a, ok := one[*event.Announcement](m); ok {
+		f.history = a.History
 	}
 	if err := f.o.Sink.Writes(seq, m); err != nil {
 		if _, _, _, ok := f.o.Sink.Resume(); !ok {

@@ -147,10 +147,12 @@ func parseSecret(value []byte) (key.Secret, error) {
 	return key.Secret(b), nil
 }
 
-// streamRecord names the incarnation of WRITES. Each writer that finds the
-// stream empty makes a new one.
+// streamRecord names the incarnation of WRITES, by which readers tell its messages
+// from those of a stream before. Each writer that finds the stream empty makes a new
+// one; the others see to it that the stream's own is named.
 type streamRecord struct {
-	Incarnation string `json:"incarnation"`
+	Incarnation string           `json:"incarnation"`
+	Generation  event.Generation `json:"generation,omitempty"` // of the writer that named it
 }
 
 func loadIncarnation(ctx context.Context, s store) ([16]byte, error) {
@@ -170,14 +172,26 @@ func loadIncarnation(ctx context.Context, s store) ([16]byte, error) {
 	return [16]byte(b), nil
 }
 
-func newIncarnation(ctx context.Context, s store) ([16]byte, error) {
-	var inc [16]byte
-	rand.Read(inc[:])
-	value, err := json.Marshal(streamRecord{Incarnation: fmt.Sprintf("%x", inc[:])})
-	if err != nil {
-		return inc, err
-	}
-	return inc, change(ctx, s, keyStream, func([]byte) ([]byte, error) { return value, nil })
+// nameIncarnation names the incarnation on behalf of a writer. A writer that was
+// superseded gets [ErrFenced] and changes nothing: readers would look for messages
+// that it will never write.
+func nameIncarnation(ctx context.Context, s store, g event.Generation, inc [16]byte) error {
+	name := streamRecord{Incarnation: fmt.Sprintf("%x", inc[:]), Generation: g}
+	return change(ctx, s, keyStream, func(old []byte) ([]byte, error) {
+		var was streamRecord
+		if old != nil {
+			if err := json.Unmarshal(old, &was); err != nil {
+				return nil, fmt.Errorf("stream record in NATS KV: %w", err)
+			}
+		}
+		switch {
+		case was.Generation > g:
+			return nil, fmt.Errorf("generation %d named the stream: %w", was.Generation, ErrFenced)
+		case was == name:
+			return nil, nil
+		}
+		return json.Marshal(name)
+	})
 }
 
 // numbering is what must not be given twice: histories, and timelines with

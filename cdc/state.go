@@ -22,6 +22,9 @@ type StatePublisher struct {
 
 	mu     sync.Mutex
 	values map[string]*stateValue
+	// held: what there is to say waits, at each connection anew, until release.
+	held     bool
+	released <-chan struct{}
 
 	published, failed, tooLarge atomic.Uint64
 }
@@ -107,6 +110,11 @@ func (p *StatePublisher) put(subject string, data []byte, s *event.ServerState) 
 	v.data, v.state = data, s
 	v.version++
 	p.mu.Unlock()
+	p.poke()
+}
+
+// poke has Run look for something to send.
+func (p *StatePublisher) poke() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -133,10 +141,10 @@ func (p *StatePublisher) Run(ctx context.Context) error {
 	defer tick.Stop()
 	_, changed := p.conn.Connected()
 	for {
-		p.send(pub)
+		p.send(pub, changed)
 		select {
 		case <-ctx.Done():
-			p.farewell(pub, tick)
+			p.farewell(pub, tick, changed)
 			return errors.Join(context.Cause(ctx), pub.close())
 		case <-p.wake:
 		case r := <-p.done:
@@ -151,11 +159,25 @@ func (p *StatePublisher) Run(ctx context.Context) error {
 	}
 }
 
+// release lets go what a writer has to say, for as long as the connection that
+// changed ends: the stream ended with its own message there. One that was superseded
+// while it was cut off would put its definitions over its successor's.
+func (p *StatePublisher) release(changed <-chan struct{}) {
+	p.mu.Lock()
+	p.released = changed
+	p.mu.Unlock()
+	p.poke()
+}
+
 // send publishes the newest value of each subject that has none in flight: that
-// keeps the order of each subject and leaves out what is already old.
-func (p *StatePublisher) send(pub *natsPublisher) {
+// keeps the order of each subject and leaves out what is already old. changed is
+// closed when the connection changes.
+func (p *StatePublisher) send(pub *natsPublisher, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.held && p.released != changed {
+		return
+	}
 	inFlight := 0
 	for _, v := range p.values {
 		if v.sending != 0 {
@@ -216,7 +238,7 @@ func (p *StatePublisher) expire(pub *natsPublisher) {
 }
 
 // farewell publishes each server's last state with alive=false.
-func (p *StatePublisher) farewell(pub *natsPublisher, tick *time.Ticker) {
+func (p *StatePublisher) farewell(pub *natsPublisher, tick *time.Ticker, changed <-chan struct{}) {
 	p.mu.Lock()
 	var last []*event.ServerState
 	for _, v := range p.values {
@@ -232,7 +254,7 @@ func (p *StatePublisher) farewell(pub *natsPublisher, tick *time.Ticker) {
 	}
 	deadline := time.Now().Add(stateFarewell)
 	for time.Now().Before(deadline) && p.unsaid() {
-		p.send(pub)
+		p.send(pub, changed)
 		select {
 		case r := <-p.done:
 			p.result(r)

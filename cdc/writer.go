@@ -181,6 +181,7 @@ func OpenWriter(ctx context.Context, c *Conn, o WriterOptions) (*Writer, *Tail, 
 		w.pub = o.publisher(w.nats)
 	}
 	w.defs = NewStatePublisher(c)
+	w.defs.held = true
 	w.limit = min(maxPayload, int(c.nc.MaxPayload())-payloadReserve)
 	if o.limit > 0 {
 		w.limit = o.limit

@@ -2,6 +2,7 @@ package cdc
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -55,16 +56,16 @@ func (w *Writer) begin(ctx context.Context, f *PrimaryFacts) (gtid.Set, error) {
 		num numbering
 		inc = w.led.at.header.Incarnation
 	)
+	if w.tail.Empty {
+		rand.Read(inc[:])
+	}
 	err := w.conn.retry(ctx, "begin a timeline", func(ctx context.Context) (err error) {
 		if num, err = w.conn.takeTimeline(ctx, w.led.at.header.Timeline, w.tail.History, v.newHistory, w.led.next); err != nil {
 			return err
 		}
-		if w.tail.Empty {
-			// Before its first message, so that a reader that sees the message
-			// finds the incarnation in KV.
-			inc, err = newIncarnation(ctx, w.conn.kv)
-		}
-		return err
+		// Before its first message, so that a reader that sees the message finds the
+		// incarnation in KV.
+		return nameIncarnation(ctx, w.conn.kv, w.Generation(), inc)
 	})
 	if err != nil {
 		return gtid.Set{}, err
@@ -109,6 +110,7 @@ func (w *Writer) begin(ctx context.Context, f *PrimaryFacts) (gtid.Set, error) {
 	if err := w.nameStored(ctx); err != nil {
 		return gtid.Set{}, err
 	}
+	w.defs.release(w.changed)
 	w.log.Info("announced primary", "server", f.Server, "epoch", f.Epoch, "history", v.ann.History, "timeline", w.header.Timeline,
 		"lost", v.ann.NewlyLost.Count(), "hole", v.hole.Count())
 	return v.from(w.tail, f), nil

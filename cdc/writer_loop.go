@@ -48,7 +48,6 @@ const (
 func (w *Writer) loop(ctx context.Context) error {
 	tick := time.NewTicker(writerTick)
 	defer tick.Stop()
-	_, w.changed = w.conn.Connected()
 	for {
 		if err := w.pump(); err != nil {
 			w.torn = true

@@ -52,6 +52,7 @@ func (w *Writer) resync(ctx context.Context) error {
 	if len(w.inflight) == 0 {
 		w.subjectEmpty = end.data == nil
 	}
+	w.defs.release(w.changed)
 	return nil
 }
 
