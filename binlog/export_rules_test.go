@@ -23,7 +23,8 @@ func NewProber(ctx context.Context, cfg ServerConfig) (*Prober, error) {
 	}
 	l, err := b.pin(ctx)
 	if err != nil {
-		return nil, errors.Join(err, b.close())
+		b.close()
+		return nil, err
 	}
 	return &Prober{b, l}, nil
 }
@@ -32,7 +33,10 @@ func NewProber(ctx context.Context, cfg ServerConfig) (*Prober, error) {
 func (p *Prober) Probe(ctx context.Context) (Probe, error) { return p.link.probe(ctx, probeRequest{}) }
 
 // Close ends both connections.
-func (p *Prober) Close() error { return errors.Join(p.link.close(), p.backend.close()) }
+func (p *Prober) Close() error {
+	p.backend.close()
+	return p.link.close()
+}
 
 // Excluded returns which of the tables, (schema, table) as the primary has them, a
 // server is excluded for by its configuration, and its role as if the primary were
@@ -42,7 +46,7 @@ func Excluded(ctx context.Context, cfg ServerConfig, tables [][2]string) (exclud
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer b.close()
 	f, err := b.facts(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -74,7 +78,7 @@ func FileEnds(ctx context.Context, cfg ServerConfig) (ends []string, listed, wri
 	if err != nil {
 		return nil, 0, 0, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer b.close()
 	l, err := b.pin(ctx)
 	if err != nil {
 		return nil, 0, 0, err

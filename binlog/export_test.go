@@ -14,7 +14,7 @@ func PinAgain(ctx context.Context, cfg ServerConfig, idle, n int) (idles, pins [
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer b.close()
 	held := make([]*sql.Conn, idle)
 	idles = make([]uint64, idle)
 	for i := range held {

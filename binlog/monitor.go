@@ -267,8 +267,8 @@ func (m *Monitor) ask(ctx context.Context) (freshAnswer, error) {
 // returns nil when ctx ended, and an error only when the server can not be
 // followed as it is set up ([RefusedError], at the first meeting): later such
 // refusals are published and retried. Run may be called once.
-func (m *Monitor) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, m.backend.close()) }()
+func (m *Monitor) Run(ctx context.Context) error {
+	defer m.backend.close()
 	pause, met := m.o.RetryMin, false
 	for {
 		began := time.Now()

@@ -123,7 +123,7 @@ func (s *script) mark(_ context.Context, file string, of runID) (fileMark, error
 	return s.marks[file] + 1, s.down
 }
 
-func (s *script) close() error { return nil }
+func (s *script) close() {}
 
 type scriptLink struct {
 	s       *script

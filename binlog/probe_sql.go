@@ -32,7 +32,7 @@ type backend interface {
 	reuse(ctx context.Context, lastFile string) (ReuseScope, error)
 	// mark tells a binlog file from any other of its name.
 	mark(ctx context.Context, file string, of runID) (fileMark, error) // errOtherRun: somebody else answers
-	close() error
+	close()
 }
 
 // link is a pinned connection; one goroutine uses it.
@@ -65,7 +65,8 @@ func newSQLBackend(cfg *ServerConfig) (*sqlBackend, error) {
 	}
 	pins, err := cfg.OpenDB()
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		_ = db.Close()
+		return nil, err
 	}
 	// One for the facts, one for tables and whatever comes.
 	db.SetMaxOpenConns(3)
@@ -74,7 +75,9 @@ func newSQLBackend(cfg *ServerConfig) (*sqlBackend, error) {
 	return &sqlBackend{cfg: cfg, db: db, pins: pins}, nil
 }
 
-func (b *sqlBackend) close() error { return errors.Join(b.db.Close(), b.pins.Close()) }
+// close gives all connections up. Of one whose server is gone a pool says that it
+// could not take its leave, which matters to nobody.
+func (b *sqlBackend) close() { _, _ = b.db.Close(), b.pins.Close() }
 
 // sessionSettings make a connection fit for Tidegate: no statement of it may
 // open a snapshot that lasts, be cut short by a global limit, or end for idling.

@@ -120,7 +120,8 @@ func run(ctx context.Context, o *Options) error {
 	if err == nil {
 		err = w.live(ctx, o)
 	}
-	return errors.Join(err, p.close(), rec.close(err == nil))
+	p.close()
+	return errors.Join(err, rec.close(err == nil))
 }
 
 // live runs the sessions beside the faults.

@@ -263,7 +263,7 @@ func (d *Daemon) Close() error {
 		errs = append(errs, s.close())
 	}
 	if d.canary != nil {
-		errs = append(errs, d.canary.close())
+		d.canary.close()
 	}
 	if d.Router != nil {
 		errs = append(errs, d.Router.Close())

@@ -92,7 +92,7 @@ func (d *demo) run(ctx context.Context, o Options) (res Result, err error) {
 	if d.servers, err = openServers(cluster); err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, d.servers.close()) }()
+	defer d.servers.close()
 
 	bar.Step("fill the tables", 0, 0)
 	if err := d.servers.prepare(ctx, d.firstPosts()); err != nil {
