@@ -163,11 +163,11 @@ func (s *Server) stopRESP(ctx context.Context) error {
 	}
 	s.o.Log.Warn("RESP commands were cut off at the stop", "after", s.o.Limits.StopTimeout)
 	s.resp.mu.Lock()
-	if s.resp.cancel != nil {
-		s.resp.cancel()
-	}
 	for c := range s.resp.open {
 		_ = c.conn.Close()
+	}
+	if s.resp.cancel != nil { // what still waits ends, and has nobody left to answer
+		s.resp.cancel()
 	}
 	s.resp.mu.Unlock()
 	<-done
